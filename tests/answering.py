@@ -29,15 +29,15 @@ class Copies:
         assert max(map(len, inputs)) <= length
         self.batches.append((len(inputs), length))
         answers = np.full([len(inputs), self._generation.answers, self._generation.max_length], self._pad, np.int32)
-        for row, own in enumerate(inputs):
-            kept = own[: self._generation.max_length]
-            answers[row, :, : len(kept)] = kept
-        return answers, np.array([[-float(len(own))] * self._generation.answers for own in inputs])
+        for row, token_ids in enumerate(inputs):
+            copied_ids = token_ids[: self._generation.max_length]
+            answers[row, :, : len(copied_ids)] = copied_ids
+        return answers, np.array([[-float(len(token_ids))] * self._generation.answers for token_ids in inputs])
 
 
-def model(made: Manifest | None, *, tokenizer: str = "sample:") -> Model:
+def model(manifest: Manifest | None, *, tokenizer: str = "sample:") -> Model:
     """A model that was trained on a dataset, without weights."""
-    return Model("toy", TINY, {}, loading.load(tokenizer), (made,) if made else ())
+    return Model("toy", TINY, {}, loading.load(tokenizer), (manifest,) if manifest else ())
 
 
 def echo(*_: Any, **__: Any) -> Any:

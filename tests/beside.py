@@ -14,12 +14,12 @@ import sys
 import traceback
 from pathlib import Path
 
-HERE = Path(__file__).parent
+TESTS_FOLDER = Path(__file__).parent
 
 
 def pytorch(program: str, *arguments: str | Path) -> None:
     """Run a file of this folder in a process of its own; it imports what lies beside it, which t5prep's command forbids."""
-    command = [sys.executable, HERE / program, *arguments]
+    command = [sys.executable, TESTS_FOLDER / program, *arguments]
     subprocess.run(command, check=True, capture_output=True, env=_environment())
 
 

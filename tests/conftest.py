@@ -150,21 +150,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     unmarked = []
     for item in items:
-        asked = {name for marker in item.iter_markers("extra") for name in marker.args}
+        marked_extras = {name for marker in item.iter_markers("extra") for name in marker.args}
         needed = {name for fixture, name in extras.FIXTURES.items() if fixture in getattr(item, "fixturenames", ())}
-        unmarked += [f"{item.nodeid}: extra({name!r})" for name in sorted(needed - asked)]
-        for name in sorted(asked):
-            if how := extras.what_lacks(name):
-                item.add_marker(pytest.mark.skip(reason=f"{name} is not here: {how}"))
+        unmarked += [f"{item.nodeid}: extra({name!r})" for name in sorted(needed - marked_extras)]
+        for name in sorted(marked_extras):
+            if advice := extras.what_lacks(name):
+                item.add_marker(pytest.mark.skip(reason=f"{name} is not here: {advice}"))
     if unmarked:
         raise pytest.UsageError("Fixtures of these tests need a marker:\n" + "\n".join(unmarked))
-    items.sort(key=_place)
+    items.sort(key=_rank_file)
 
 
-def _place(item: pytest.Item) -> int:
+def _rank_file(item: pytest.Item) -> int:
     """Return how late a test's file is begun."""
     name = _file_of(item).removeprefix("tests/")
-    return next((place for place, begins in enumerate(LONGEST) if name.startswith(begins)), len(LONGEST))
+    return next((rank for rank, begins in enumerate(LONGEST) if name.startswith(begins)), len(LONGEST))
 
 
 def _file_of(item: pytest.Item) -> str:

@@ -48,14 +48,14 @@ def make(folder: Path, *, training: bool) -> None:
     shutil.copy(sample.tokenizer_path(), folder / "spiece.model")
     encoders.bert(folder / "bert")
     encoders.roberta(folder / "roberta")
-    how = {"tokenizer": "sample:", "input_length": 32}
-    prepared(folder / "rows.csv", folder / "data", shards=2, **how)
-    prepared(folder / "rows.csv", folder / "packed", layout="packed", target_length=8, **how)
+    options = {"tokenizer": "sample:", "input_length": 32}
+    prepared(folder / "rows.csv", folder / "data", shards=2, **options)
+    prepared(folder / "rows.csv", folder / "packed", layout="packed", target_length=8, **options)
     (folder / "filter.py").write_text('def no_menus(text):\n    return "menu" if "menu" in text else ""\n')
-    others = folder / "others"
-    (others / "theirs").mkdir(parents=True)
-    (others / "notes.txt").write_text("nobody may change this\n")
-    (others / "theirs" / "letter.txt").write_text("nor this\n")
+    foreign_folder = folder / "others"
+    (foreign_folder / "theirs").mkdir(parents=True)
+    (foreign_folder / "notes.txt").write_text("nobody may change this\n")
+    (foreign_folder / "theirs" / "letter.txt").write_text("nor this\n")
     if training:
         _runs(folder)
 
@@ -122,34 +122,34 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
     """Return the same file with something wrong somewhere."""
     if not content:
         return b"\0"
-    place = draw.randrange(len(content))
-    other = bytearray(content)
+    offset = draw.randrange(len(content))
+    damaged_bytes = bytearray(content)
     match draw.randrange(8):
         case 0:
-            other[place] ^= 1 << draw.randrange(8)
+            damaged_bytes[offset] ^= 1 << draw.randrange(8)
         case 1:
-            other = other[:place]
+            damaged_bytes = damaged_bytes[:offset]
         case 2:
-            other[place : place + draw.randrange(1, 64)] = b""
+            damaged_bytes[offset : offset + draw.randrange(1, 64)] = b""
         case 3:
-            other[place:place] = draw.randbytes(draw.randrange(1, 64))
+            damaged_bytes[offset:offset] = draw.randbytes(draw.randrange(1, 64))
         case 4:
-            other[place : place + 32] = bytes(32)
+            damaged_bytes[offset : offset + 32] = bytes(32)
         case 5:
-            other += other[place:]
+            damaged_bytes += damaged_bytes[offset:]
         case 6:
-            other = bytearray()
+            damaged_bytes = bytearray()
         case _:
-            own, size = draw.randrange(len(content)), draw.randrange(1, 200)
-            other[place : place + size] = content[own : own + size]
-    return bytes(other)
+            source_offset, size = draw.randrange(len(content)), draw.randrange(1, 200)
+            damaged_bytes[offset : offset + size] = content[source_offset : source_offset + size]
+    return bytes(damaged_bytes)
 
 
 def damage(folder: Path, draw: random.Random) -> str:
     """Damage, remove, or replace by a folder one file of a folder (or the file itself), and return which and how."""
     files = [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
     path = draw.choice(files)
-    before = path.read_bytes()
+    original_bytes = path.read_bytes()
     path.unlink()
     chance = draw.random()
     if chance < 0.05:
@@ -157,7 +157,7 @@ def damage(folder: Path, draw: random.Random) -> str:
     if chance < 0.08:
         path.mkdir()
         return f"{path.name} is a folder"
-    path.write_bytes(damaged(before, draw))
+    path.write_bytes(damaged(original_bytes, draw))
     return f"{path.name} is damaged"
 
 
@@ -193,13 +193,13 @@ def _descriptor(number: int) -> Iterator[list[str]]:
     written: list[str] = []
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:
-        kept = os.dup(number)
+        saved_descriptor = os.dup(number)
         os.dup2(file.fileno(), number)
         try:
             yield written
         finally:
-            os.dup2(kept, number)
-            os.close(kept)
+            os.dup2(saved_descriptor, number)
+            os.close(saved_descriptor)
             file.seek(0)
             written.append(file.read().decode(errors="replace"))
 
@@ -298,10 +298,14 @@ class Lines:
             words += self._option(path, words)
         return words
 
-    def _option(self, path: tuple[str, ...], given: list[str]) -> list[str]:
+    def _option(self, path: tuple[str, ...], words: list[str]) -> list[str]:
         """Return one more option with a value of its type."""
-        options = [one for one in self.commands[path].params if isinstance(one, click.Option)]
-        fitting = [one for one in options if one.name not in NEVER | COMPILED and not set(one.opts) & set(given)]
+        options = [candidate for candidate in self.commands[path].params if isinstance(candidate, click.Option)]
+        fitting = [
+            candidate
+            for candidate in options
+            if candidate.name not in NEVER | COMPILED and not set(candidate.opts) & set(words)
+        ]
         if not fitting:
             return []
         option = self.draw.choice(fitting)
@@ -333,8 +337,18 @@ class Lines:
                 ["span_corruption", "--source", "{lines.txt}", "--target-length", "16"],
             ]
         )
-        more = self.draw.choice([[], [], ["--dedup", "exact"], ["--dedup", "near"], ["--layout", "packed"]])
-        return ["prepare", *task, "--tokenizer", tokenizer, "--input-length", "32", "--out", self._out(), *more]
+        extra_options = self.draw.choice([[], [], ["--dedup", "exact"], ["--dedup", "near"], ["--layout", "packed"]])
+        return [
+            "prepare",
+            *task,
+            "--tokenizer",
+            tokenizer,
+            "--input-length",
+            "32",
+            "--out",
+            self._out(),
+            *extra_options,
+        ]
 
     def _dataset(self) -> list[str]:
         data = self.draw.choice(["{data}", "{data}", "{packed}"])
@@ -386,8 +400,8 @@ class Lines:
         if model != "{shape}":
             settings[0] = "weights=pretrained"
         out = self.draw.choice(["{run}", "OUT", self._out()])
-        said = [word for one in settings for word in ("--set", one)]
-        return ["train", "--data", "{data}", "--model", model, "--out", out, *said]
+        setting_options = [word for setting in settings for word in ("--set", setting)]
+        return ["train", "--data", "{data}", "--model", model, "--out", out, *setting_options]
 
     def _model(self) -> list[str]:
         model = f"{{{self.draw.choice(MODELS)}}}"
@@ -410,36 +424,38 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tup
     context = click.Context(command)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            if (found := command.get_command(context, name)) is not None:
-                yield from commands(found, (*path, name))
+            if (subcommand := command.get_command(context, name)) is not None:
+                yield from commands(subcommand, (*path, name))
     else:
         yield path, command
 
 
-def case(kit: Path, lines: Lines, place: Path) -> str:
+def case(kit: Path, lines: Lines, parent_folder: Path) -> str:
     """Copy what one drawn line reads into a new folder, damage some of it, run the line, and return what went wrong."""
     words = lines.line()
     names = list(dict.fromkeys(re.findall(r"{([\w.]+)}", " ".join(words))))
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        here = Path(folder)
+    with tempfile.TemporaryDirectory(dir=parent_folder) as folder:
+        work_folder = Path(folder)
         for name in names:
             copy = shutil.copytree if (kit / name).is_dir() else shutil.copy
-            copy(kit / name, here / name)
+            copy(kit / name, work_folder / name)
         if "others" not in names:
-            shutil.copytree(kit / "others", here / "others")
+            shutil.copytree(kit / "others", work_folder / "others")
         damages = [
-            damage(here / name, lines.draw)
+            damage(work_folder / name, lines.draw)
             for name in lines.draw.sample([name for name in names if name != "others"] or names, k=min(1, len(names)))
             if name != "others" and lines.draw.random() < 0.95
         ]
-        typed = [re.sub(r"{([\w.]+)}", lambda match: str(here / match[1]), word) for word in words]
-        typed = [str(here / "out") if word == "OUT" else word for word in typed]
-        theirs = content(here)
+        typed = [re.sub(r"{([\w.]+)}", lambda match: str(work_folder / match[1]), word) for word in words]
+        typed = [str(work_folder / "out") if word == "OUT" else word for word in typed]
+        theirs = content(work_folder)
         wrong = fault(typed)
-        after = content(here)
-        own = str(Path(typed[typed.index("--out") + 1]).relative_to(here)) if "--out" in typed else "out"
-        changed = [path for path, digest in theirs.items() if after.get(path) != digest]
-        if changed := [path for path in changed if own == path == "others/notes.txt" or not path.startswith(own)]:
+        final_digests = content(work_folder)
+        output_path = str(Path(typed[typed.index("--out") + 1]).relative_to(work_folder)) if "--out" in typed else "out"
+        changed = [path for path, digest in theirs.items() if final_digests.get(path) != digest]
+        if changed := [
+            path for path in changed if output_path == path == "others/notes.txt" or not path.startswith(output_path)
+        ]:
             wrong = wrong or f"changed: {changed}"
         return f"t5prep {' '.join(map(ascii, typed))}\n{damages}\n{wrong}" if wrong else ""
 
@@ -480,11 +496,14 @@ def generate(seed: int, *, kind: str = "", encoding: str = "") -> Nasty:
     )
     data = bytearray((start + body).encode(encoding, "replace"))
     if draw.random() < 0.2 and len(data) > SNIFFED_BYTES and encoding in ("utf-8", "utf-8-sig", "cp1252"):
-        at = draw.randrange(SNIFFED_BYTES, len(data))
-        data[at:at] = draw.choice((b"\x81", b"\xff", b"\xe4\xb8")) if encoding != "cp1252" else b"\x81"
-    said = {"utf-8-sig": "utf-8"}.get(encoding, encoding)
+        offset = draw.randrange(SNIFFED_BYTES, len(data))
+        data[offset:offset] = draw.choice((b"\x81", b"\xff", b"\xe4\xb8")) if encoding != "cp1252" else b"\x81"
+    declared_encoding = {"utf-8-sig": "utf-8"}.get(encoding, encoding)
     return Nasty(
-        f"{seed:06d}.{'txt' if kind == 'text' else kind}", bytes(data), said, reference(bytes(data), kind, said)
+        f"{seed:06d}.{'txt' if kind == 'text' else kind}",
+        bytes(data),
+        declared_encoding,
+        reference(bytes(data), kind, declared_encoding),
     )
 
 
@@ -545,15 +564,15 @@ def reference(data: bytes, kind: str, encoding: str) -> list[dict | str]:
 
 def _csv(lines: list[str]) -> list[dict | str]:
     rows: list[dict | str] = []
-    at = 0
-    while at < len(lines):
-        reader = csv.reader(iter(lines[at:]), strict=True)
+    line_index = 0
+    while line_index < len(lines):
+        reader = csv.reader(iter(lines[line_index:]), strict=True)
         try:
             fields = next(reader)
-            at += reader.line_num
+            line_index += reader.line_num
         except csv.Error:
             rows.append("rejected")
-            at += 1
+            line_index += 1
             continue
         rows.append(
             dict(zip(("id", "text"), fields, strict=True)) if len(fields) == 2 else "rejected" if fields else "blank"
@@ -583,12 +602,12 @@ def _sound(row: dict | str) -> dict | str:
     if isinstance(row, str):
         return row
     try:
-        said = "".join(
+        encoded_text = "".join(
             [*row, *("".join(map(str, value)) if isinstance(value, list) else str(value) for value in row.values())]
         ).encode()
     except UnicodeEncodeError:
         return "rejected"
-    return "rejected" if b"\0" in said else row
+    return "rejected" if b"\0" in encoded_text else row
 
 
 def write(nasty: Nasty, folder: Path) -> Path:

@@ -189,10 +189,16 @@ class Generator:
         self.dialect, choices, arguments = self._dialect()
         names = self._names(self.suffix)
         if self.suffix not in (".tsv", ".txt") and self.chance(0.2) and not choices:
-            others = {".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
-            known = [suffix for suffix, family in others.items() if family in self.kind.formats and not self.is_inside]
-            names += self._names(draw.choice(known))[: draw.randint(1, 2)] if known else []
-        names = [name for name in dict.fromkeys(names) if not any(other.startswith(f"{name}/") for other in names)]
+            suffix_families = {".jsonl": "json", ".parquet": "parquet", ".csv": "csv"}
+            allowed_suffixes = [
+                suffix
+                for suffix, family in suffix_families.items()
+                if family in self.kind.formats and not self.is_inside
+            ]
+            names += self._names(draw.choice(allowed_suffixes))[: draw.randint(1, 2)] if allowed_suffixes else []
+        names = [
+            name for name in dict.fromkeys(names) if not any(other_name.startswith(f"{name}/") for other_name in names)
+        ]
         if self.kind is KINDS["mixed"]:  # `datasets` casts later files to the types of the first one
             names = names[:1]
         files = {name: self._content(name) for name in names}
@@ -269,8 +275,10 @@ class Generator:
         self.rows += 1
         words = [f"this is line {self.rows}"]
         if self.chance(0.3):
-            more = ['"so"', "a, b; c|d", "it's", "été", "#1"]
-            words.append(self.draw.choice(more if self.family == "text" else [*more, "two\nlines", '""', "a\tb"]))
+            extra_words = ['"so"', "a, b; c|d", "it's", "été", "#1"]
+            words.append(
+                self.draw.choice(extra_words if self.family == "text" else [*extra_words, "two\nlines", '""', "a\tb"])
+            )
         text = " ".join(words)
         return text.replace("\t", " ") if self.suffix == ".tsv" else text
 
@@ -367,8 +375,8 @@ class Generator:
         packed = {}
         for name, content in files.items():
             folder, _, base = name.rpartition("/")
-            stem, dot, rest = base.partition(".")
-            packed["/".join(filter(None, (folder, stem + suffix)))] = _archive({f"x{dot}{rest}": content}, suffix)
+            stem, dot, extension = base.partition(".")
+            packed["/".join(filter(None, (folder, stem + suffix)))] = _archive({f"x{dot}{extension}": content}, suffix)
         return packed, None if suffix == ".zip" and len(packed) == len(files) else files
 
     def _card(self, names: list[str], arguments: dict[str, Any], choices: dict[str, Any]) -> tuple[dict[str, Any], str]:

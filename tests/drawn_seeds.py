@@ -8,6 +8,6 @@ ARE_GIVEN = bool(os.environ.get("T5PREP_SEEDS"))
 
 def seeds(count: int) -> range:
     """Return the first seeds; with T5PREP_SEEDS=500 so many, with T5PREP_SEEDS=7000:500 from 7000 on."""
-    first, _, given = os.environ.get("T5PREP_SEEDS", "").rpartition(":")
+    first, _, seed_count = os.environ.get("T5PREP_SEEDS", "").rpartition(":")
     begin = int(first or 0)
-    return range(begin, begin + int(given or count))
+    return range(begin, begin + int(seed_count or count))

@@ -38,19 +38,19 @@ def bert(folder: Path, *, lowercase: bool = True) -> Path:
         pieces += sorted(part for part, count in ends.items() if count > 1)
     pieces += sorted(words, key=lambda word: (-words[word], word))
     vocabulary = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces]))[:200]
-    made = BertWordPieceTokenizer({piece: id for id, piece in enumerate(vocabulary)}, lowercase=lowercase)
-    return _written(folder, made, "bert", {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"})
+    tokenizer = BertWordPieceTokenizer({piece: id for id, piece in enumerate(vocabulary)}, lowercase=lowercase)
+    return _written(folder, tokenizer, "bert", {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"})
 
 
 def roberta(folder: Path) -> Path:
     """Write the `vocab.json` and `merges.txt` of a byte-level BPE."""
     from tokenizers import ByteLevelBPETokenizer
 
-    made = ByteLevelBPETokenizer()
-    made.train_from_iterator(
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(
         SENTENCES, vocab_size=400, min_frequency=1, special_tokens=ROBERTA_SPECIAL, show_progress=False
     )
-    return _written(folder, made, "roberta", {"tokenizer_class": "RobertaTokenizer"})
+    return _written(folder, tokenizer, "roberta", {"tokenizer_class": "RobertaTokenizer"})
 
 
 def xlm_roberta(folder: Path) -> Path:
@@ -65,19 +65,21 @@ def xlm_roberta(folder: Path) -> Path:
 
     special = ROBERTA_SPECIAL[:4]
     learned = unigram_pieces(SENTENCES, size=150 - len(special), unknown="<unk>")
-    made = Tokenizer(models.Unigram([*((piece, 0.0) for piece in special), *learned], unk_id=special.index("<unk>")))
+    tokenizer = Tokenizer(
+        models.Unigram([*((piece, 0.0) for piece in special), *learned], unk_id=special.index("<unk>"))
+    )
     charsmap = model_proto.charsmap(Path(sample.tokenizer_path()).read_bytes())
-    made.normalizer = normalizers.Precompiled(charsmap)
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer.normalizer = normalizers.Precompiled(charsmap)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
     )
-    made.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    made.add_special_tokens([*special, "<mask>"])
-    made.post_processor = processors.TemplateProcessing(
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.add_special_tokens([*special, "<mask>"])
+    tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     folder.mkdir(parents=True)
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "sentencepiece.bpe.model").write_bytes(b"what a tokenizer.json was made of")
     (folder / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizer"}))
@@ -88,10 +90,10 @@ def modernbert(folder: Path) -> Path:
     """Write the `tokenizer.json` of a byte-level BPE with NFC and added tokens, as answerdotai/ModernBERT-base has it."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    made = Tokenizer(models.BPE())
-    made.normalizer = normalizers.NFC()
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    made.decoder = decoders.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=False, use_regex=True)
     special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]"]
     trainer = trainers.BpeTrainer(
         vocab_size=400,
@@ -99,35 +101,35 @@ def modernbert(folder: Path) -> Path:
         special_tokens=["|||IP_ADDRESS|||", "<|padding|>", *special],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    made.train_from_iterator(SENTENCES, trainer)
-    made.add_tokens([AddedToken(" " * width, normalized=True) for width in (4, 3, 2)])
-    made.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
-    whole = json.loads(made.to_str())
-    for one in whole["added_tokens"]:
-        one["special"] = one["special"] and not one["content"].startswith("|||")
-    return _templated(folder, Tokenizer.from_str(json.dumps(whole)), ("[CLS]", "[SEP]", "[PAD]", "[UNK]"))
+    tokenizer.train_from_iterator(SENTENCES, trainer)
+    tokenizer.add_tokens([AddedToken(" " * width, normalized=True) for width in (4, 3, 2)])
+    tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+    document = json.loads(tokenizer.to_str())
+    for added_token in document["added_tokens"]:
+        added_token["special"] = added_token["special"] and not added_token["content"].startswith("|||")
+    return _templated(folder, Tokenizer.from_str(json.dumps(document)), ("[CLS]", "[SEP]", "[PAD]", "[UNK]"))
 
 
 def mmbert(folder: Path) -> Path:
     """Write the `tokenizer.json` of a BPE with bytes for unknown characters, as jhu-clsp/mmBERT-base has Gemma's."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    made = Tokenizer(models.BPE(unk_token="<unk>"))
-    made.normalizer = normalizers.Replace(" ", "▁")
-    made.pre_tokenizer = pre_tokenizers.Split(Regex("▁"), "merged_with_next")  # no piece goes across words
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁"), "merged_with_next")  # no piece goes across words
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         SENTENCES, trainers.BpeTrainer(vocab_size=150, show_progress=False, special_tokens=special)
     )
-    whole = json.loads(made.to_str())
+    document = json.loads(tokenizer.to_str())
     for piece in ("▁▁", *(f"<0x{byte:02X}>" for byte in range(256))):
-        whole["model"]["vocab"][piece] = len(whole["model"]["vocab"])
-    whole["model"] |= {"byte_fallback": True, "fuse_unk": True, "merges": [["▁", "▁"], *whole["model"]["merges"]]}
-    made = Tokenizer.from_str(json.dumps(whole))
-    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    made.add_tokens(["\n\n", "<table>"])
-    return _templated(folder, made, ("<bos>", "<eos>", "<pad>", "<unk>"))
+        document["model"]["vocab"][piece] = len(document["model"]["vocab"])
+    document["model"] |= {"byte_fallback": True, "fuse_unk": True, "merges": [["▁", "▁"], *document["model"]["merges"]]}
+    tokenizer = Tokenizer.from_str(json.dumps(document))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_tokens(["\n\n", "<table>"])
+    return _templated(folder, tokenizer, ("<bos>", "<eos>", "<pad>", "<unk>"))
 
 
 def eurobert(folder: Path) -> Path:
@@ -142,30 +144,30 @@ def eurobert(folder: Path) -> Path:
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
         r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     )
-    made = Tokenizer(models.BPE(ignore_merges=True))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(words), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    made.decoder = decoders.ByteLevel()
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
-    made.train_from_iterator(SENTENCES, trainer)
+    tokenizer.train_from_iterator(SENTENCES, trainer)
     first, end, mask = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
-    made.add_special_tokens([first, end, mask])
+    tokenizer.add_special_tokens([first, end, mask])
     template = processors.TemplateProcessing(
-        single=f"{first} $A", pair=f"{first} $A {first}:1 $B:1", special_tokens=[(first, made.token_to_id(first))]
+        single=f"{first} $A", pair=f"{first} $A {first}:1 $B:1", special_tokens=[(first, tokenizer.token_to_id(first))]
     )
-    made.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
     folder.mkdir(parents=True)
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": "eurobert"}))
-    said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    base_config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     tokens = {"bos_token": first, "eos_token": end, "pad_token": end, "mask_token": mask}
-    (folder / "tokenizer_config.json").write_text(json.dumps({**said, **tokens}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**base_config, **tokens}))
     return folder
 
 
@@ -191,10 +193,10 @@ def deberta(folder: Path) -> Path:
     """Train the `spm.model` of a DeBERTa-v3, whose special tokens have the ids of microsoft/deberta-v3-base; [MASK] is not in it."""
     import sentencepiece
 
-    made = io.BytesIO()
+    model_file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES),
-        model_writer=made,
+        model_writer=model_file,
         vocab_size=100,
         hard_vocab_limit=False,
         minloglevel=2,
@@ -202,34 +204,34 @@ def deberta(folder: Path) -> Path:
         **{"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"},
     )
     folder.mkdir(parents=True)
-    (folder / "spm.model").write_bytes(made.getvalue())
+    (folder / "spm.model").write_bytes(model_file.getvalue())
     (folder / "config.json").write_text(json.dumps({"model_type": "deberta-v2"}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "vocab_type": "spm"}))
     return folder
 
 
-def _templated(folder: Path, made, named: tuple[str, str, str, str]) -> Path:
+def _templated(folder: Path, tokenizer, special_tokens: tuple[str, str, str, str]) -> Path:
     """Write a ModernBERT's tokenizer, with the tokens before and after a text, of padding and of what is unknown."""
     from tokenizers import processors
 
-    first, last, pad, unknown = named
-    made.post_processor = processors.TemplateProcessing(
+    first, last, pad, unknown = special_tokens
+    tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{first} $A {last}",
         pair=f"{first} $A {last} $B {last}",
-        special_tokens=[(text, made.token_to_id(text)) for text in (first, last)],
+        special_tokens=[(text, tokenizer.token_to_id(text)) for text in (first, last)],
     )
     folder.mkdir(parents=True)
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": "modernbert"}))
     tokens = {"cls_token": first, "sep_token": last, "pad_token": pad, "unk_token": unknown}
-    said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **tokens}
-    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    tokenizer_config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **tokens}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     return folder
 
 
-def _written(folder: Path, made, model_type: str, config: dict) -> Path:
+def _written(folder: Path, tokenizer, model_type: str, config: dict) -> Path:
     folder.mkdir(parents=True)
-    made.save_model(str(folder))
+    tokenizer.save_model(str(folder))
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder
@@ -242,11 +244,11 @@ def gemma(folder: Path, sentences: list[str], *, size: int = 600) -> Path:
     """Write a `tokenizer.model` with the switches and the own pieces of google/gemma-2-2b's, and 99 pieces for any use."""
     import sentencepiece
 
-    made = io.BytesIO()
-    own = ["<mask>", *(f"<unused{number}>" for number in range(99)), "\n", "\n\n", "▁▁", "▁▁▁", "<table>"]
+    model_file = io.BytesIO()
+    user_pieces = ["<mask>", *(f"<unused{number}>" for number in range(99)), "\n", "\n\n", "▁▁", "▁▁▁", "<table>"]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
-        model_writer=made,
+        model_writer=model_file,
         model_type="bpe",
         vocab_size=size,
         byte_fallback=True,
@@ -255,12 +257,12 @@ def gemma(folder: Path, sentences: list[str], *, size: int = 600) -> Path:
         remove_extra_whitespaces=False,
         allow_whitespace_only_pieces=True,
         normalization_rule_name="identity",
-        user_defined_symbols=own,
+        user_defined_symbols=user_pieces,
         **{"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "minloglevel": 2, "num_threads": 1},
         **GEMMA_SPECIAL,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.model").write_bytes(made.getvalue())
+    (folder / "tokenizer.model").write_bytes(model_file.getvalue())
     return folder
 
 
@@ -269,12 +271,14 @@ def codet5(folder: Path) -> Path:
     from tokenizers import ByteLevelBPETokenizer
 
     special = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
-    made = ByteLevelBPETokenizer()
-    made.train_from_iterator(SENTENCES, vocab_size=400, min_frequency=1, special_tokens=special, show_progress=False)
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(
+        SENTENCES, vocab_size=400, min_frequency=1, special_tokens=special, show_progress=False
+    )
     folder.mkdir(parents=True)
-    made.save_model(str(folder))
-    first = made.get_vocab_size()
-    sentinels = {f"<extra_id_{99 - place}>": first + place for place in range(100)}
+    tokenizer.save_model(str(folder))
+    first = tokenizer.get_vocab_size()
+    sentinels = {f"<extra_id_{99 - sentinel_index}>": first + sentinel_index for sentinel_index in range(100)}
     (folder / "added_tokens.json").write_text(json.dumps(sentinels))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
     (folder / "config.json").write_text(json.dumps({"model_type": "t5", "vocab_size": first + 100}))

@@ -39,7 +39,7 @@ def _uv() -> bool:
 
 
 # Name → whether it is there, and how it comes.
-_OTHERS = {
+_OTHER_EXTRAS = {
     "chromium": (lambda: browser.program() is not None, "apt-get install chromium"),
     "fake-gcs-server": (lambda: bool(gcs_emulator.installed() or shutil.which("go")), gcs_emulator.INSTALL),
     "libtpu": (lambda: bool(importlib.util.find_spec("libtpu")), "pip install -e '.[plan]'"),
@@ -55,8 +55,11 @@ def what_lacks(name: str) -> str:
     """Return how an extra comes onto this machine, empty where it is there."""
     if name in engines.RUNNERS:
         return next((lacking.command for lacking in engines.missing() if lacking.engine == name), "")
-    is_there, how = _OTHERS.get(name) or (lambda: bool(importlib.util.find_spec(name)), "pip install -r .ci/extras.txt")
-    return "" if is_there() else how
+    is_there, advice = _OTHER_EXTRAS.get(name) or (
+        lambda: bool(importlib.util.find_spec(name)),
+        "pip install -r .ci/extras.txt",
+    )
+    return "" if is_there() else advice
 
 
 def optional(name: str) -> ModuleType | None:

@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+TESTS_FOLDER = Path(__file__).parent
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE))
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(TESTS_FOLDER))
+    sys.path.insert(0, str(TESTS_FOLDER.parent))
 
 import xla_flags  # noqa: E402 - lies beside this file
 
@@ -47,15 +47,15 @@ _STATE = struct.Struct("llii1024s")
 
 def library(folder: Path) -> Path:
     """Compile tests/faults.c into a folder, once."""
-    made = folder / "faults.so"
-    if not made.exists():
-        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(made), str(HERE / "faults.c"), "-ldl"]
+    library_path = folder / "faults.so"
+    if not library_path.exists():
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library_path), str(TESTS_FOLDER / "faults.c"), "-ldl"]
         subprocess.run(command, check=True, capture_output=True)
-    return made
+    return library_path
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """How a command ended: its exit code (or -9), what it said, and how many calls it made under the folder."""
 
     code: int
@@ -75,7 +75,7 @@ class Commands:
         if emulator:
             environment["STORAGE_EMULATOR_HOST"] = emulator
         self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", str(HERE / "faults.py"), "--serve"],
+            [sys.executable, "-X", "faulthandler", str(TESTS_FOLDER / "faults.py"), "--serve"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -86,19 +86,21 @@ class Commands:
         self._process.stdin.close()
         self._process.wait(300)
 
-    def __call__(self, line: list[str], under: Path, *, at: int = 0, kind: str = "kill", on: bool = False) -> Ended:
+    def __call__(
+        self, line: list[str], work_folder: Path, *, at: int = 0, kind: str = "kill", on: bool = False
+    ) -> CommandResult:
         """Run a command with a fault of the `at`th call under a folder; 0 is none."""
-        under.mkdir(parents=True, exist_ok=True)
+        work_folder.mkdir(parents=True, exist_ok=True)
         state = self._folder / "calls"
-        state.write_bytes(_STATE.pack(0, at, KINDS[kind], on, f"{under}/".encode()))
-        said = self._folder / "said"
-        asked = {"line": line, "state": str(state), "said": str(said), "cache": str(under / "cache")}
+        state.write_bytes(_STATE.pack(0, at, KINDS[kind], on, f"{work_folder}/".encode()))
+        output_path = self._folder / "said"
+        request = {"line": line, "state": str(state), "said": str(output_path), "cache": str(work_folder / "cache")}
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
         code = int(self._process.stdout.readline())
-        return Ended(code, said.read_text(errors="replace"), _STATE.unpack(state.read_bytes())[0])
+        return CommandResult(code, output_path.read_text(errors="replace"), _STATE.unpack(state.read_bytes())[0])
 
 
 def serve() -> None:
@@ -119,10 +121,10 @@ def serve() -> None:
             t5prep.cli.main(["prepare", "so_quality", *common])
     use = ctypes.CDLL(None).faults_use
     for text in sys.stdin:
-        asked = json.loads(text)
+        request = json.loads(text)
         # What an earlier command imported late is imported here, so that later ones need not.
         with contextlib.suppress(OSError):
-            for name in Path(f"{asked['said']}.modules").read_text().split():
+            for name in Path(f"{request['said']}.modules").read_text().split():
                 if name not in sys.modules:
                     with contextlib.suppress(Exception):
                         importlib.import_module(name)
@@ -132,15 +134,15 @@ def serve() -> None:
             answers.flush()
             continue
         os.setsid()
-        os.environ |= {"FAULTS_STATE": asked["state"], "T5PREP_CACHE": asked["cache"], "TMPDIR": asked["cache"]}
-        os.makedirs(asked["cache"], exist_ok=True)
-        tempfile.tempdir = asked["cache"]
-        said = os.open(asked["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(said, 1), os.dup2(said, 2)
-        use(asked["state"].encode())
+        os.environ |= {"FAULTS_STATE": request["state"], "T5PREP_CACHE": request["cache"], "TMPDIR": request["cache"]}
+        os.makedirs(request["cache"], exist_ok=True)
+        tempfile.tempdir = request["cache"]
+        output_descriptor = os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output_descriptor, 1), os.dup2(output_descriptor, 2)
+        use(request["state"].encode())
         code = 0
         try:
-            t5prep.cli.main(asked["line"])
+            t5prep.cli.main(request["line"])
         except SystemExit as error:
             code = int(error.code or 0)
         except BaseException:
@@ -151,15 +153,15 @@ def serve() -> None:
         sys.stdout.flush(), sys.stderr.flush()
         use(None)
         if code == 0:
-            Path(f"{asked['said']}.modules").write_text("\n".join(sys.modules))
+            Path(f"{request['said']}.modules").write_text("\n".join(sys.modules))
         os._exit(code)
 
 
 def _waited(child: int) -> int:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
+        finished_pid, status = os.waitpid(child, os.WNOHANG)
+        if finished_pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
     os.killpg(child, 9)
@@ -189,11 +191,11 @@ class Scenario:
 
 def _files(folder: Path) -> dict[str, bytes]:
     """The files under a folder; of a log, no lines that tell of time."""
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    if "metrics.jsonl" in found:
-        kept = [line for line in found["metrics.jsonl"].splitlines(True) if b"tokens_per_second" not in line]
-        found["metrics.jsonl"] = b"".join(kept)
-    return found
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    if "metrics.jsonl" in files:
+        timeless_lines = [line for line in files["metrics.jsonl"].splitlines(True) if b"tokens_per_second" not in line]
+        files["metrics.jsonl"] = b"".join(timeless_lines)
+    return files
 
 
 def _objects(bucket: str) -> dict[str, bytes]:
@@ -202,16 +204,16 @@ def _objects(bucket: str) -> dict[str, bytes]:
     return {name: gcs.read(f"{bucket}/{name}") for name in gcs.objects(bucket)}
 
 
-def _has_manifest(found: dict[str, bytes]) -> bool:
-    return "manifest.json" in found
+def _has_manifest(files: dict[str, bytes]) -> bool:
+    return "manifest.json" in files
 
 
 def scenarios(good: Path) -> list[Scenario]:
     """All commands that meet faults; `good` has what they read."""
 
-    def prepare(out: str, *more: str) -> list[str]:
+    def prepare(out: str, *extra_options: str) -> list[str]:
         common = ["--tokenizer", "sample:", "--input-length", "32", "--out", out]
-        return ["prepare", "so_quality", "--source", str(good / "rows.csv"), *common, *more]
+        return ["prepare", "so_quality", "--source", str(good / "rows.csv"), *common, *extra_options]
 
     near = ("--dedup", "near", "--shards", "2", "--layout", "ragged")
     steps = {"weights": "random", "batch": 8, "steps": 6, "eval_every": 2, "log_every": 1, "tensorboard": "false"}
@@ -258,14 +260,14 @@ def scenarios(good: Path) -> list[Scenario]:
             "train",
             lambda f, _: ["train", *of_good, "--model", str(good / "shape"), "--out", f"{f}/run", *run_settings],
             run,
-            lambda found: False,
+            lambda files: False,
             training=True,
         ),
         Scenario(
             "eval",
             lambda f, _: ["eval", *of_good, "--model", str(good / "run"), "--predictions", f"{f}/answers/eval.json"],
             lambda f, _: _files(f / "answers"),
-            lambda found: "eval.json" in found,
+            lambda files: "eval.json" in files,
             training=True,
         ),
     ]
@@ -306,110 +308,118 @@ class Harness:
         self._golden: dict[str, tuple[dict[str, bytes], int, int]] = {}
 
     def scenarios(self) -> list[Scenario]:
-        return [one for one in scenarios(self.good) if self.front or not one.bucket]
+        return [scenario for scenario in scenarios(self.good) if self.front or not scenario.bucket]
 
     @contextlib.contextmanager
     def _place(self, scenario: Scenario) -> Iterator[tuple[Path, str]]:
         """A fresh folder with what lies there before, and a fresh bucket."""
-        place, bucket = self.folder / "work", ""
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        scenario.before(place)
+        work_folder, bucket = self.folder / "work", ""
+        shutil.rmtree(work_folder, ignore_errors=True)
+        work_folder.mkdir()
+        scenario.before(work_folder)
         if (programs := self.folder / "programs" / scenario.name).exists():
-            shutil.copytree(programs, place / "cache" / "programs")
+            shutil.copytree(programs, work_folder / "cache" / "programs")
         if scenario.bucket:
             from servers.gcs_emulator import make_bucket
 
             name = f"faults-{uuid.uuid4().hex[:12]}"
             make_bucket(self.front.emulator, name)
             bucket = f"gs://{name}"
-        yield place, bucket
+        yield work_folder, bucket
 
     def golden(self, scenario: Scenario) -> tuple[dict[str, bytes], int, int]:
         """What the command makes without faults, how many calls it makes, and how many requests."""
         if scenario.name not in self._golden:
-            with self._place(scenario) as (place, bucket):
-                asked = len(self.front.seen) if self.front else 0
-                ended = self.run(scenario.line(place, bucket), place)
-                assert ended.code == 0, ended.said
-                requests = len(self.front.seen) - asked if self.front else 0
-                made = scenario.found(place, bucket)
-                assert made
-                if (programs := place / "cache" / "programs").exists():  # compiled once for all seeds
+            with self._place(scenario) as (work_folder, bucket):
+                earlier_requests = len(self.front.seen) if self.front else 0
+                result = self.run(scenario.line(work_folder, bucket), work_folder)
+                assert result.code == 0, result.said
+                requests = len(self.front.seen) - earlier_requests if self.front else 0
+                files = scenario.found(work_folder, bucket)
+                assert files
+                if (programs := work_folder / "cache" / "programs").exists():  # compiled once for all seeds
                     shutil.copytree(programs, self.folder / "programs" / scenario.name, dirs_exist_ok=True)
-                self._golden[scenario.name] = self._without_place(made, place, bucket), ended.calls, requests
+                self._golden[scenario.name] = self._without_place(files, work_folder, bucket), result.calls, requests
         return self._golden[scenario.name]
 
-    def _without_place(self, found: dict[str, bytes], place: Path, bucket: str) -> dict[str, bytes]:
+    def _without_place(self, files: dict[str, bytes], work_folder: Path, bucket: str) -> dict[str, bytes]:
         """The same bytes, whatever the bucket's name."""
-        return {n: c.replace(bucket.encode(), b"gs://BUCKET") if bucket else c for n, c in found.items()}
+        return {n: c.replace(bucket.encode(), b"gs://BUCKET") if bucket else c for n, c in files.items()}
 
     def seed(self, scenario: Scenario, number: int) -> str:
         """Run one seed; return what is wrong, or ""."""
         draw = random.Random(f"{scenario.name} {number}")
         expected, calls, requests = self.golden(scenario)
-        fault, on, at = draw.choice(list(KINDS)), draw.random() < 0.4, draw.randint(1, max(calls, 1))
+        fault, on, fault_number = draw.choice(list(KINDS)), draw.random() < 0.4, draw.randint(1, max(calls, 1))
         of_network = scenario.bucket and draw.random() < 0.7
-        told = f"{scenario.name} {number}: "
-        with self._place(scenario) as (place, bucket):
-            before = self._without_place(scenario.found(place, bucket), place, bucket)
-            line = scenario.line(place, bucket)
+        description = f"{scenario.name} {number}: "
+        with self._place(scenario) as (work_folder, bucket):
+            initial_files = self._without_place(scenario.found(work_folder, bucket), work_folder, bucket)
+            line = scenario.line(work_folder, bucket)
             if of_network:
-                fault, at = draw.choice([*NETWORK, "kill"]), draw.randint(1, requests)
-                most = draw.choice((1, 1, 3))
-                told += f"{fault} at request {at} of {requests}, {most} times"
-                first = self._with_front(line, place, fault, at, most)
+                fault, fault_number = draw.choice([*NETWORK, "kill"]), draw.randint(1, requests)
+                max_faults = draw.choice((1, 1, 3))
+                description += f"{fault} at request {fault_number} of {requests}, {max_faults} times"
+                first = self._with_front(line, work_folder, fault, fault_number, max_faults)
             else:
                 on &= fault in ("disk full", "error of the disk")
-                told += f"{fault} at call {at} of {calls}{' and from then on' if on else ''}"
-                first = self.run(line, place, at=at, kind=fault, on=on)
+                description += f"{fault} at call {fault_number} of {calls}{' and from then on' if on else ''}"
+                first = self.run(line, work_folder, at=fault_number, kind=fault, on=on)
             self.codes.append(first.code)
-            found = self._without_place(scenario.found(place, bucket), place, bucket)
+            files = self._without_place(scenario.found(work_folder, bucket), work_folder, bucket)
             if wrong := _wrong_end(first, killed=fault in ("kill", "torn write")):
-                return f"{told}\n{wrong}"
+                return f"{description}\n{wrong}"
             # What could not be removed is marked as unfinished, and the next run removes it.
-            kept = {name: content for name, content in found.items() if not name.startswith(".unfinished-")}
-            if first.code == 0 and kept != expected:
-                return f"{told}\nexit code 0, and other bytes: {_differ(found, expected)}\n{first.said}"
-            claims = {name: content for name, content in found.items() if name in expected}
-            if scenario.whole(found) and claims != expected and any(before.get(n) != c for n, c in kept.items()):
-                return f"{told}\nsomething false is there: {_differ(found, expected)}\n{first.said}"
-            again = self.run(line, place)
-            found = self._without_place(scenario.found(place, bucket), place, bucket)
-            if again.code:
-                return f"{told}\n{first.said}\n--- given again: exit code {again.code}\n{again.said}"
-            if found != expected:
-                return f"{told}\n{first.said}\n--- given again: other bytes: {_differ(found, expected)}\n{again.said}"
+            finished_files = {name: content for name, content in files.items() if not name.startswith(".unfinished-")}
+            if first.code == 0 and finished_files != expected:
+                return f"{description}\nexit code 0, and other bytes: {_differ(files, expected)}\n{first.said}"
+            claims = {name: content for name, content in files.items() if name in expected}
+            if (
+                scenario.whole(files)
+                and claims != expected
+                and any(initial_files.get(n) != c for n, c in finished_files.items())
+            ):
+                return f"{description}\nsomething false is there: {_differ(files, expected)}\n{first.said}"
+            retry_result = self.run(line, work_folder)
+            files = self._without_place(scenario.found(work_folder, bucket), work_folder, bucket)
+            if retry_result.code:
+                return (
+                    f"{description}\n{first.said}\n--- given again: exit code {retry_result.code}\n{retry_result.said}"
+                )
+            if files != expected:
+                return f"{description}\n{first.said}\n--- given again: other bytes: {_differ(files, expected)}\n{retry_result.said}"
         return ""
 
-    def _with_front(self, line: list[str], place: Path, fault: str, at: int, most: int) -> Ended:
-        """Run a command whose `at`th request meets a fault, and the next ones of that kind, `most` in all."""
+    def _with_front(
+        self, line: list[str], work_folder: Path, fault: str, fault_number: int, max_faults: int
+    ) -> CommandResult:
+        """Run a command whose `fault_number`th request meets a fault, and the next ones of that kind, `max_faults` in all."""
         turns, met, kinds = [0], [0], [""]
 
-        def meets(seen: Any) -> str:
+        def meets(request: Any) -> str:
             turns[0] += 1
-            if turns[0] < at or met[0] == most or (kinds[0] and seen.kind != kinds[0]):
+            if turns[0] < fault_number or met[0] == max_faults or (kinds[0] and request.kind != kinds[0]):
                 return ""
             met[0] += 1
-            kinds[0] = seen.kind
+            kinds[0] = request.kind
             return "stop" if fault == "kill" else fault
 
         if fault == "kill":
-            return self._killed_at(line, place, at)
+            return self._killed_at(line, work_folder, fault_number)
         self.front.fault = meets
         try:
-            return self.run(line, place)
+            return self.run(line, work_folder)
         finally:
-            self.front.fault = lambda seen: ""
+            self.front.fault = lambda request: ""
 
-    def _killed_at(self, line: list[str], place: Path, at: int) -> Ended:
-        """Run a command that is killed when its `at`th request arrives."""
+    def _killed_at(self, line: list[str], work_folder: Path, fault_number: int) -> CommandResult:
+        """Run a command that is killed when its `fault_number`th request arrives."""
         state = self.folder / "server" / "calls"
         turns = [0]
 
         def kill(_: Any) -> str:
             turns[0] += 1
-            if turns[0] == at:
+            if turns[0] == fault_number:
                 for entry in Path("/proc").glob("[0-9]*/stat"):
                     with contextlib.suppress(OSError, IndexError):
                         if int(entry.read_text().rpartition(")")[2].split()[1]) == self.run._process.pid:
@@ -419,29 +429,29 @@ class Harness:
         assert state
         self.front.fault = kill
         try:
-            return self.run(line, place)
+            return self.run(line, work_folder)
         finally:
-            self.front.fault = lambda seen: ""
+            self.front.fault = lambda request: ""
 
 
-def _wrong_end(ended: Ended, *, killed: bool) -> str:
+def _wrong_end(result: CommandResult, *, killed: bool) -> str:
     """What is wrong with how a command ended; "" for exit code 0, for one sentence, and for a kill that was meant."""
-    if ended.code == 0 or (killed and ended.code == KILLED):
+    if result.code == 0 or (killed and result.code == KILLED):
         return ""
-    sentences = [line for line in ended.said.splitlines() if line.startswith("Error: ")]
-    if ended.code != 1 or len(sentences) != 1 or "Traceback" in ended.said:
-        return f"exit code {ended.code}\n{ended.said}"
+    sentences = [line for line in result.said.splitlines() if line.startswith("Error: ")]
+    if result.code != 1 or len(sentences) != 1 or "Traceback" in result.said:
+        return f"exit code {result.code}\n{result.said}"
     return ""
 
 
-def _differ(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
-    names = sorted(found.keys() | expected.keys())
-    said = {
-        name: "missing" if name not in found else "too much" if name not in expected else "differs"
+def _differ(files: dict[str, bytes], expected: dict[str, bytes]) -> str:
+    names = sorted(files.keys() | expected.keys())
+    differences = {
+        name: "missing" if name not in files else "too much" if name not in expected else "differs"
         for name in names
-        if found.get(name) != expected.get(name)
+        if files.get(name) != expected.get(name)
     }
-    return ", ".join(f"{name} {how}" for name, how in said.items())
+    return ", ".join(f"{name} {difference}" for name, difference in differences.items())
 
 
 def main() -> None:
@@ -450,25 +460,27 @@ def main() -> None:
     parser.add_argument("--seeds", default="0:2000")
     parser.add_argument("--only", default="")
     parser.add_argument("--serve", action="store_true")
-    given = parser.parse_args()
-    if given.serve:
+    arguments = parser.parse_args()
+    if arguments.serve:
         serve()
         return
     from servers.gcs_emulator import Front, running
 
-    first, last = map(int, given.seeds.split(":"))
-    given.folder.mkdir(parents=True, exist_ok=True)
+    first, last = map(int, arguments.seeds.split(":"))
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     with running() as emulator:
         front = Front(emulator)
         os.environ["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{front.port}"
-        wanted = given.only.split(",") if given.only else []
-        training = not wanted or any(name in ("train", "eval") for name in wanted)
-        harness = Harness(given.folder, training=training, front=front)
-        chosen = [one for one in harness.scenarios() if not wanted or one.name in wanted]
+        scenario_names = arguments.only.split(",") if arguments.only else []
+        training = not scenario_names or any(name in ("train", "eval") for name in scenario_names)
+        harness = Harness(arguments.folder, training=training, front=front)
+        chosen = [
+            candidate for candidate in harness.scenarios() if not scenario_names or candidate.name in scenario_names
+        ]
         for number in range(first, last):
             scenario = chosen[number % len(chosen)]
             wrong = harness.seed(scenario, number)
-            with open(given.folder / "seeds.log", "a", encoding="utf-8") as log:
+            with open(arguments.folder / "seeds.log", "a", encoding="utf-8") as log:
                 log.write(f"{scenario.name} {number} {'WRONG' if wrong else 'ok'} {harness.codes[-1]}\n")
                 if wrong:
                     log.write(f"{wrong}\n\n")

@@ -12,7 +12,7 @@ from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 
 
-class One(NamedTuple):
+class ExampleFeatures(NamedTuple):
     """The features of one example."""
 
     inputs: list[int]
@@ -29,21 +29,23 @@ def featurizer(
     targets: int = 8,
     policy: str = "head_tail",
     marker: str = "extra_id_1",
-    **more,
+    **options,
 ) -> Featurizer:
     """A featurizer with the defaults of `prepare`."""
-    return Featurizer(tokenizer, input_length=length, target_length=targets, policy=policy, marker=marker, **more)
+    return Featurizer(tokenizer, input_length=length, target_length=targets, policy=policy, marker=marker, **options)
 
 
-def featurized(featurize: Featurizer, examples: Sequence[Example]) -> list[One | Reject]:
+def featurized(featurize: Featurizer, examples: Sequence[Example]) -> list[ExampleFeatures | Reject]:
     """The features of each example, or why it has none."""
     table = example_table.made_of(range(len(examples)), examples)
     targets = pa.array([one.targets for one in examples], pa.large_string())
-    made = featurize(example_table.inputs_of(table), targets)
-    counts = (column.tolist() for column in (made.tokens, made.target_tokens, made.markup))
-    ids = ([one.tolist() for one in lists.apart()] for lists in (made.inputs, made.labels))
+    feature_columns = featurize(example_table.inputs_of(table), targets)
+    counts = (
+        column.tolist() for column in (feature_columns.tokens, feature_columns.target_tokens, feature_columns.markup)
+    )
+    ids = ([one.tolist() for one in lists.apart()] for lists in (feature_columns.inputs, feature_columns.labels))
     return [
-        Reject(made.reasons[row]) if row in made.reasons else One(*features)
+        Reject(feature_columns.reasons[row]) if row in feature_columns.reasons else ExampleFeatures(*features)
         for row, features in enumerate(zip(*ids, *counts, strict=True))
     ]
 

@@ -76,17 +76,17 @@ def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int, label_pad
     sizes = np.array([(len(inputs), len(targets)) for inputs, targets in pairs], np.int64).reshape(-1, 2)
     rows = first_fit(sizes, room=room)
     order = np.argsort(rows, kind="stable")  # examples row by row, in their given order inside each
-    segments = _counted(rows[order]) + 1
+    segments = _count_preceding(rows[order]) + 1
     packed: dict[str, Rows] = {}
     for side, (name, ids, fill) in enumerate((("input", "input_ids", pad_id), ("label", "labels", label_pad))):
         shape = (int(rows.max(initial=-1)) + 1, room[side])
         lengths = sizes[order, side]
-        positions = _counted(np.repeat(np.arange(len(order)), lengths))
+        positions = _count_preceding(np.repeat(np.arange(len(order)), lengths))
         # An example starts where the earlier examples of its row end.
         ends = lengths.cumsum()
         before_row = np.concatenate([[0], ends])[np.searchsorted(rows[order], np.arange(shape[0]))]
         starts = ends - lengths - before_row[rows[order]]
-        at = (np.repeat(rows[order], lengths), np.repeat(starts, lengths) + positions)
+        cells = (np.repeat(rows[order], lengths), np.repeat(starts, lengths) + positions)
         tokens = np.concatenate([pairs[example][side] for example in order] or [np.empty(0, np.int32)])
         for key, values, empty in (
             (ids, tokens, fill),
@@ -94,12 +94,12 @@ def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int, label_pad
             (f"{name}_positions", positions, 0),
         ):
             packed[key] = np.full(shape, empty, np.int32)
-            packed[key][at] = values
+            packed[key][cells] = values
     return {**packed, "example_rows": rows}
 
 
-def _counted(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_preceding(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many elements of the same group come just before each: `[4, 4, 4, 7, 7]` → `[0, 1, 2, 0, 1]`."""
-    at = np.arange(len(groups))
+    positions = np.arange(len(groups))
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    return at - np.repeat(starts, np.diff(starts, append=len(groups)))
+    return positions - np.repeat(starts, np.diff(starts, append=len(groups)))

@@ -54,9 +54,9 @@ def fuzzed(chooser: random.Random, count: int) -> Iterator[str]:
 
 def _character(chooser: random.Random) -> str:
     top = chooser.choice((0x80, 0x80, 0x250, 0x3000, 0x10000, 0x110000))
-    while unicodedata.category(one := chr(chooser.randrange(top))) == "Cs":
+    while unicodedata.category(character := chr(chooser.randrange(top))) == "Cs":
         pass
-    return one
+    return character
 
 
 def _characters(chooser: random.Random) -> str:

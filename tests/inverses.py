@@ -31,15 +31,17 @@ def restore(
 
     Raises ValueError when the two do not belong together.
     """
-    shown, asked = (_body(side, eos_id=eos_id, pad_id=pad_id) for side in (inputs, targets))
-    holes, answers = (np.flatnonzero(_is_sentinel(side, first_sentinel)) for side in (shown, asked))
-    if not np.array_equal(shown[holes], asked[answers][: len(holes)]):
-        raise ValueError(f"the inputs have sentinels {shown[holes].tolist()}, the targets {asked[answers].tolist()}")
-    spans_shown = np.split(shown, holes)
-    spans_asked = np.split(asked, answers)[1:]
-    parts = [spans_shown[0]]
-    for answer, after in zip(spans_asked, spans_shown[1:], strict=False):
-        parts += [answer[1:], after[1:]]
+    input_tokens, target_tokens = (_body(side, eos_id=eos_id, pad_id=pad_id) for side in (inputs, targets))
+    holes, answers = (np.flatnonzero(_is_sentinel(side, first_sentinel)) for side in (input_tokens, target_tokens))
+    if not np.array_equal(input_tokens[holes], target_tokens[answers][: len(holes)]):
+        raise ValueError(
+            f"the inputs have sentinels {input_tokens[holes].tolist()}, the targets {target_tokens[answers].tolist()}"
+        )
+    input_spans = np.split(input_tokens, holes)
+    target_spans = np.split(target_tokens, answers)[1:]
+    parts = [input_spans[0]]
+    for answer, input_span in zip(target_spans, input_spans[1:], strict=False):
+        parts += [answer[1:], input_span[1:]]
     return np.concatenate(parts).astype(np.int32)
 
 

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 
-def write_pytorch(path: Path, tensors: Mapping[str, np.ndarray], *, same: Mapping[str, str] | None = None) -> None:
-    """`pytorch_model.bin` as a zip; `same` are names of tensors that have another's storage."""
+def write_pytorch(path: Path, tensors: Mapping[str, np.ndarray], *, aliases: Mapping[str, str] | None = None) -> None:
+    """`pytorch_model.bin` as a zip; `aliases` are names of tensors that have another's storage."""
     state = collections.OrderedDict(
-        (name, tensor(str(at), value.shape)) for at, (name, value) in enumerate(tensors.items())
+        (name, tensor(str(index), value.shape)) for index, (name, value) in enumerate(tensors.items())
     )
-    for name, other in (same or {}).items():
-        state[name] = tensor(str(list(tensors).index(other)), tensors[other].shape)
+    for name, target_name in (aliases or {}).items():
+        state[name] = tensor(str(list(tensors).index(target_name)), tensors[target_name].shape)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", pickled(state))
-        for at, value in enumerate(tensors.values()):
-            archive.writestr(f"archive/data/{at}", np.ascontiguousarray(value, np.float32).tobytes())
+        for index, value in enumerate(tensors.values()):
+            archive.writestr(f"archive/data/{index}", np.ascontiguousarray(value, np.float32).tobytes())
 
 
 def write_flax(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
@@ -67,14 +67,14 @@ T5X_NAMES = (
 
 def t5x_leaves(tensors: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
     """Weights by their paths in T5X's tree, of tensors by PyTorch's names."""
-    found = {}
+    leaves = {}
     for name, value in tensors.items():
-        (path,) = (re.sub(known, ours, name) for known, ours in T5X_NAMES if re.fullmatch(known, name))
-        for one, long in zip("qkvo", ("query", "key", "value", "out"), strict=True):
-            path = path.replace(f"/{one}/kernel", f"/{long}/kernel")
+        (path,) = (re.sub(pattern, ours, name) for pattern, ours in T5X_NAMES if re.fullmatch(pattern, name))
+        for letter, long in zip("qkvo", ("query", "key", "value", "out"), strict=True):
+            path = path.replace(f"/{letter}/kernel", f"/{long}/kernel")
         turned = path.rpartition("/")[2] in ("kernel", "rel_embedding")
-        found[tuple(path.split("/"))] = np.ascontiguousarray(value.T if turned else value)
-    return found
+        leaves[tuple(path.split("/"))] = np.ascontiguousarray(value.T if turned else value)
+    return leaves
 
 
 def nested(leaves: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
@@ -116,12 +116,16 @@ def write_zarr(folder: Path, value: np.ndarray) -> None:
     about = {"chunks": chunk, "compressor": {"id": "gzip", "level": 1}, "dtype": value.dtype.str, "fill_value": None}
     about |= {"filters": None, "order": "C", "shape": list(value.shape), "zarr_format": 2}
     (folder / ".zarray").write_text(json.dumps(about))
-    for place in np.ndindex(*(-(-size // one) for size, one in zip(value.shape, chunk, strict=True))):
-        spans = tuple(slice(n * one, (n + 1) * one) for n, one in zip(place, chunk, strict=True))
-        whole = np.zeros(chunk, value.dtype)
+    for chunk_index in np.ndindex(
+        *(-(-size // chunk_size) for size, chunk_size in zip(value.shape, chunk, strict=True))
+    ):
+        spans = tuple(
+            slice(n * chunk_size, (n + 1) * chunk_size) for n, chunk_size in zip(chunk_index, chunk, strict=True)
+        )
+        padded_chunk = np.zeros(chunk, value.dtype)
         part = value[spans]
-        whole[tuple(slice(size) for size in part.shape)] = part
-        (folder / ".".join(map(str, place))).write_bytes(gzip.compress(whole.tobytes(), 1))
+        padded_chunk[tuple(slice(size) for size in part.shape)] = part
+        (folder / ".".join(map(str, chunk_index))).write_bytes(gzip.compress(padded_chunk.tobytes(), 1))
 
 
 def _flax_name(part: str, value: np.ndarray) -> tuple[str, np.ndarray]:
@@ -202,9 +206,9 @@ def tensor(
     kind: type = FloatStorage,
 ) -> Call:
     size = int(np.prod(shape))
-    own = strides or tuple(int(np.prod(shape[at + 1 :])) for at in range(len(shape)))
+    resolved_strides = strides or tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
     storage = Storage(key, size, kind)
-    return Call(_rebuild_tensor_v2, storage, offset, shape, own, False, collections.OrderedDict())
+    return Call(_rebuild_tensor_v2, storage, offset, shape, resolved_strides, False, collections.OrderedDict())
 
 
 def pickled(value: Any) -> bytes:

@@ -24,12 +24,12 @@ EXPLORE = ["explore", "data/sample", "--port", "0"]
 def draw(folder: Path) -> None:
     """Write a picture of each page, 1280 pixels wide."""
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
+    with tempfile.TemporaryDirectory() as work_folder:
+        os.chdir(work_folder)
         for arguments in (SAMPLE, ["report", "data/sample"], PLAN):
             subprocess.run([*T5PREP, *arguments], check=True)
-        browser.draw(f"file://{place}/data/sample/report.html", folder / "report.png")
-        browser.draw(f"file://{place}/plan.html", folder / "plan.png")
+        browser.draw(f"file://{work_folder}/data/sample/report.html", folder / "report.png")
+        browser.draw(f"file://{work_folder}/plan.html", folder / "plan.png")
         with subprocess.Popen(
             [*T5PREP, *EXPLORE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as server:

@@ -33,8 +33,8 @@ def request(
     chosen = definition.choose(options or {})
     run = {key: choices.pop(key) for key in list(choices) if key in RunOptions.__dataclass_fields__}
     settings = task_settings.requested(chosen, choices)
-    asked = (definition, chosen, settings, source, str(tokenizer), str(out))
-    return PrepareRequest(*asked, RunOptions(**run), arguments, kept)
+    request_fields = (definition, chosen, settings, source, str(tokenizer), str(out))
+    return PrepareRequest(*request_fields, RunOptions(**run), arguments, kept)
 
 
 def prepared(
@@ -44,20 +44,22 @@ def prepared(
     name = choices.pop("task", "so_quality")
     uris = list(map(str, source)) if isinstance(source, list) else [str(source)]
     resolved = sources.resolve_all(uris, include=choices.pop("include", ()))
-    made = prepare_resolved(request(name, resolved, out, tokenizer=tokenizer, workers=workers, **choices))
-    wrong = schema.problems(json.loads(made.dumps()))
-    assert not [one for one in wrong if "not known" not in one], wrong  # a new choice: test_format says so once
-    return made
+    dataset = prepare_resolved(request(name, resolved, out, tokenizer=tokenizer, workers=workers, **choices))
+    wrong = schema.problems(json.loads(dataset.dumps()))
+    assert not [problem for problem in wrong if "not known" not in problem], (
+        wrong
+    )  # a new choice: test_format says so once
+    return dataset
 
 
 def records(data: Path) -> dict[str, list[dict[str, list]]]:
     """Split → parsed records, in the order of the shards."""
-    made = manifest.load(data)
+    dataset = manifest.load(data)
     return {
         name: [
             tfrecord.parse(record) for shard in split.shards for record in tfrecord.read(open(data / shard.name, "rb"))
         ]
-        for name, split in made.splits.items()
+        for name, split in dataset.splits.items()
     }
 
 

@@ -29,12 +29,12 @@ def pieces(roles: str, **options: Any) -> bytes:
     """Return a SentencePiece model with the special pieces of a family."""
     import sentencepiece
 
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     options = {"vocab_size": 900, "hard_vocab_limit": False, "character_coverage": 1.0, **TRAINED_FOR[roles], **options}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES), model_writer=made, num_threads=1, minloglevel=2, **options
+        sentence_iterator=iter(LINES), model_writer=buffer, num_threads=1, minloglevel=2, **options
     )
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def written(folder: Path, files: dict[str, Any]) -> Path:
@@ -67,8 +67,8 @@ def mt5(folder: Path) -> Path:
     """google/mt5-*: the bytes and the sentinels are pieces, `"extra_ids": 0`."""
     described = {**T5_ROLES, "extra_ids": 0, "additional_special_tokens": None, "tokenizer_class": "T5Tokenizer"}
     config = {"model_type": "mt5", "tokenizer_class": "T5Tokenizer", "vocab_size": 1280}
-    own = [f"▁{text}" for text in reversed(sentinels(100))]
-    model = pieces("t5", byte_fallback=True, user_defined_symbols=own)
+    sentinel_pieces = [f"▁{text}" for text in reversed(sentinels(100))]
+    model = pieces("t5", byte_fallback=True, user_defined_symbols=sentinel_pieces)
     files = {"tokenizer_config.json": described, "special_tokens_map.json": T5_ROLES, "config.json": config}
     return written(folder, {"spiece.model": model, **files})
 

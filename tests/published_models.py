@@ -30,31 +30,31 @@ def tokenizer_of(name: str) -> Tokenizer:
     return Tokenizer(sample.tokenizer_path().read_bytes(), name=name)
 
 
-def files(name: str, place: Path) -> dict[str, bytes]:
-    """The files of a tiny model by name. `place` is a directory to write them in."""
-    said = PUBLISHED[name]
-    assert said["dtype"] == "float32"
+def files(name: str, folder: Path) -> dict[str, bytes]:
+    """The files of a tiny model by name. `folder` is a directory to write them in."""
+    recipe = PUBLISHED[name]
+    assert recipe["dtype"] == "float32"
     tokenizer = tokenizer_of(name)
-    beyond = said["config"]["vocab_size"] - said["tokenizer_ids"]
-    config = {**said["config"], **TINY, "vocab_size": tokenizer.size + beyond}
+    beyond = recipe["config"]["vocab_size"] - recipe["tokenizer_ids"]
+    config = {**recipe["config"], **TINY, "vocab_size": tokenizer.size + beyond}
     shape = ModelConfig.from_json(config)
     weights = random_weights(shape, seed=3)
     tensors = tensors_of(shape, weights)
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     words = {"tokenizer_class": "ByT5Tokenizer" if tokenizer.is_bytes else "T5Tokenizer", "extra_ids": 100}
-    made = {"config.json": _json(config), "tokenizer_config.json": _json(words)}
-    if "spiece.model" in said["files"]:
-        made["spiece.model"] = tokenizer.model
-    if "tokenizer.json" in said["files"]:
-        made["tokenizer.json"] = _json(huggingface_files.tokenizer_json(tokenizer))
+    contents = {"config.json": _json(config), "tokenizer_config.json": _json(words)}
+    if "spiece.model" in recipe["files"]:
+        contents["spiece.model"] = tokenizer.model
+    if "tokenizer.json" in recipe["files"]:
+        contents["tokenizer.json"] = _json(huggingface_files.tokenizer_json(tokenizer))
     # A tied model's old pickle has its one embedding under every name that it has in PyTorch.
     aliases = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-    same = dict.fromkeys([*aliases, *(["lm_head.weight"] if shape.tie_word_embeddings else [])], "shared.weight")
-    model_formats.write_pytorch(place / "pytorch_model.bin", tensors, same=same)
-    model_formats.write_flax(place / "flax_model.msgpack", tensors)
-    save_weights(place, shape, weights)
-    made |= {path.name: path.read_bytes() for path in place.iterdir() if path.name in said["files"]}
-    return {file: made.get(file, b"not read") for file in said["files"]}
+    tied_names = dict.fromkeys([*aliases, *(["lm_head.weight"] if shape.tie_word_embeddings else [])], "shared.weight")
+    model_formats.write_pytorch(folder / "pytorch_model.bin", tensors, aliases=tied_names)
+    model_formats.write_flax(folder / "flax_model.msgpack", tensors)
+    save_weights(folder, shape, weights)
+    contents |= {path.name: path.read_bytes() for path in folder.iterdir() if path.name in recipe["files"]}
+    return {file: contents.get(file, b"not read") for file in recipe["files"]}
 
 
 def tensors_of(shape: ModelConfig, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -54,32 +54,32 @@ class Command(NamedTuple):
 
 def codes(*languages: str) -> list[Code]:
     """The code blocks of these languages, in order."""
-    found, heading = [], ""
+    blocks, heading = [], ""
     pattern = r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$(?:\n\n```\n(.*?)^```$)?"
     for match in re.finditer(pattern, TEXT, re.MULTILINE | re.DOTALL):
         if match[1]:
             heading = match[1]
         elif match[2] in languages:
-            found.append(Code(heading, match[2], match[3], match[4] or ""))
-    return found
+            blocks.append(Code(heading, match[2], match[3], match[4] or ""))
+    return blocks
 
 
 def commands(code: Code) -> list[Command]:
     """The commands of a shell block; `echo ... | t5prep ...` is one of them."""
-    found = []
+    parsed_commands = []
     for line in code.text.replace("\\\n", " ").splitlines():
         line = re.sub(r"\s+# .*", "", line)
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         for part in line.split(" && "):
             words = shlex.split(part)
-            given = ""
+            stdin = ""
             if "|" in words:
-                at = words.index("|")
+                index = words.index("|")
                 assert words[0] == "echo", line
-                given, words = " ".join(words[1:at]) + "\n", words[at + 1 :]
-            found.append(Command(words[0], words[1:], given))
-    return found
+                stdin, words = " ".join(words[1:index]) + "\n", words[index + 1 :]
+            parsed_commands.append(Command(words[0], words[1:], stdin))
+    return parsed_commands
 
 
 def override(arguments: list[str], *options: str) -> list[str]:
@@ -97,6 +97,6 @@ def parse(command: click.Command, arguments: list[str]) -> None:
     """Reads a command line as the program does, and runs nothing. Raises click.UsageError."""
     context = command.make_context(command.name or "", list(arguments))
     if isinstance(command, click.Group):
-        _, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        assert found is not None
-        parse(found, rest)
+        _, subcommand, remaining_arguments = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert subcommand is not None
+        parse(subcommand, remaining_arguments)

@@ -64,24 +64,26 @@ def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
     commands = {name: command for name, command in by_name.items() if command}
     first = next(iter(commands.values()))
     shared = [
-        parameter for parameter in first.params if all(parameter.name in _names(other) for other in commands.values())
+        parameter
+        for parameter in first.params
+        if all(parameter.name in _names(task_command) for task_command in commands.values())
     ]
     varying: set[str | None] = {
         parameter.name
         for parameter in shared
-        if len({repr(_named(other, parameter.name).default) for other in commands.values()}) > 1
+        if len({repr(_find_parameter(task_command, parameter.name).default) for task_command in commands.values()}) > 1
     }
     yield "Of every task:\n"
     yield _table(shared, first, without_default=varying)
     for name, command in commands.items():
         yield f"### t5prep prepare {name}\n"
         yield _help_text(command)
-        here = [
+        varying_parameters = [
             parameter
             for parameter in command.params
             if parameter.name in varying and _default(parameter) not in ("", "required")
         ]
-        yield f"Defaults: {', '.join(f'`{parameter.opts[0]} {parameter.default}`' for parameter in here)}.\n"
+        yield f"Defaults: {', '.join(f'`{parameter.opts[0]} {parameter.default}`' for parameter in varying_parameters)}.\n"
         only_here = [
             parameter for parameter in command.params if parameter.name not in {parameter.name for parameter in shared}
         ]
@@ -93,7 +95,7 @@ def _names(command: click.Command) -> set[str | None]:
     return {parameter.name for parameter in command.params}
 
 
-def _named(command: click.Command, name: str | None) -> click.Parameter:
+def _find_parameter(command: click.Command, name: str | None) -> click.Parameter:
     return next(parameter for parameter in command.params if parameter.name == name)
 
 

@@ -15,33 +15,33 @@ _WORDS = {
 }  # fmt: skip
 
 
-def problems(value: Any, schema: Any = SCHEMA, where: str = "") -> list[str]:
+def problems(value: Any, schema: Any = SCHEMA, path: str = "") -> list[str]:
     """Return what does not fit, as paths with reasons."""
     if isinstance(schema, bool):
-        return [] if schema else [f"{where}: not known"]
+        return [] if schema else [f"{path}: not known"]
     assert schema.keys() <= _WORDS, schema.keys() - _WORDS
     if "$ref" in schema:
-        return problems(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], where)
+        return problems(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], path)
     if "anyOf" in schema:
-        each = [problems(value, one, where) for one in schema["anyOf"]]
-        return [] if any(not one for one in each) else each[0]
+        problem_lists = [problems(value, one, path) for one in schema["anyOf"]]
+        return [] if any(not one for one in problem_lists) else problem_lists[0]
     wrong = []
     if kind := schema.get("type"):
         number = isinstance(value, bool) and kind in ("integer", "number")
         if number or not isinstance(value, _KINDS[kind]):
-            return [f"{where}: {value!r} is not of type {kind}"]
+            return [f"{path}: {value!r} is not of type {kind}"]
     if value not in schema.get("enum", [value]) or value != schema.get("const", value):
-        wrong.append(f"{where}: {value!r} is another one")
+        wrong.append(f"{path}: {value!r} is another one")
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
-        wrong.append(f"{where}: {value!r} is not {schema['pattern']}")
+        wrong.append(f"{path}: {value!r} is not {schema['pattern']}")
     if "minimum" in schema and value < schema["minimum"]:
-        wrong.append(f"{where}: {value} is below {schema['minimum']}")
+        wrong.append(f"{path}: {value} is below {schema['minimum']}")
     if isinstance(value, dict):
-        known = schema.get("properties", {})
-        wrong += [f"{where}.{name}: missing" for name in schema.get("required", ()) if name not in value]
+        properties = schema.get("properties", {})
+        wrong += [f"{path}.{name}: missing" for name in schema.get("required", ()) if name not in value]
         for name, one in value.items():
-            wrong += problems(one, known.get(name, schema.get("additionalProperties", True)), f"{where}.{name}")
+            wrong += problems(one, properties.get(name, schema.get("additionalProperties", True)), f"{path}.{name}")
     if isinstance(value, list):
         for i, one in enumerate(value):
-            wrong += problems(one, schema.get("items", True), f"{where}[{i}]")
+            wrong += problems(one, schema.get("items", True), f"{path}[{i}]")
     return wrong

@@ -35,8 +35,8 @@ def word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.nd
     short = np.flatnonzero(lengths <= LONG_WORD)
     step = 0
     while len(short):
-        at, left = starts[short] + step, np.minimum(lengths[short] - step, 8)
-        piece = eights[at].view("<u8").reshape(-1) & _FIRST_BYTES[left]
+        offsets, byte_counts = starts[short] + step, np.minimum(lengths[short] - step, 8)
+        piece = eights[offsets].view("<u8").reshape(-1) & _FIRST_BYTES[byte_counts]
         hashes[short] = mix(hashes[short] ^ mix(piece + np.uint64(step)))
         step += 8
         short = short[lengths[short] > step]
@@ -47,16 +47,16 @@ def word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def runs_of(hashes: np.ndarray, counts: np.ndarray, words: int) -> Shingles:
     """Return the hashes of runs of `words` words inside each text, or of the whole text where it has fewer."""
-    many = np.maximum(counts - words + 1, np.minimum(counts, 1))
-    begins = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
+    run_counts = np.maximum(counts - words + 1, np.minimum(counts, 1))
+    begins = np.concatenate([[0], np.cumsum(run_counts)]).astype(np.int64)
     first_word = np.concatenate([[0], np.cumsum(counts)])
-    text = np.repeat(np.arange(len(counts)), many)
-    at = first_word[text] + np.arange(begins[-1]) - begins[text]
-    total = np.zeros(len(at), np.uint64)
+    text = np.repeat(np.arange(len(counts)), run_counts)
+    word_index = first_word[text] + np.arange(begins[-1]) - begins[text]
+    total = np.zeros(len(word_index), np.uint64)
     padded = np.concatenate([hashes, np.zeros(words, np.uint64)])
     length = np.minimum(counts, words)[text]
-    for place, factor in enumerate(odd_numbers(words, stream=1)):
-        total += np.where(place < length, padded[at + place] * factor, 0).astype(np.uint64)
+    for offset, factor in enumerate(odd_numbers(words, stream=1)):
+        total += np.where(offset < length, padded[word_index + offset] * factor, 0).astype(np.uint64)
     return Shingles(mix(total), begins)
 
 
@@ -67,8 +67,8 @@ def spans_of(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarr
     starts, stops = _words(data, inside)
     counts = np.diff(np.searchsorted(starts, begins))
     for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
-        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
-        inside[own] = data[own] > ord(" ")
+        text_slice = slice(int(begins[text]), int(begins[text + 1]) - 1)
+        inside[text_slice] = data[text_slice] > ord(" ")
     if not counts.all():
         starts, stops = _words(data, inside)
         counts = np.diff(np.searchsorted(starts, begins))
@@ -77,11 +77,11 @@ def spans_of(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return where words begin and end; each character of a script without spaces is a word."""
-    before = np.concatenate([[False], inside[:-1]])
-    starting = inside & ~before
+    was_inside = np.concatenate([[False], inside[:-1]])
+    is_start = inside & ~was_inside
     unspaced = _UNSPACED[data] & inside
     if unspaced.any():
-        starting |= unspaced
-        starting[3:] |= unspaced[:-3] & inside[3:]
-    ending = before & (~inside | starting)
-    return np.flatnonzero(starting), np.flatnonzero(ending)
+        is_start |= unspaced
+        is_start[3:] |= unspaced[:-3] & inside[3:]
+    is_end = was_inside & (~inside | is_start)
+    return np.flatnonzero(is_start), np.flatnonzero(is_end)

@@ -17,7 +17,7 @@ def corrupt(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The inputs and targets of rows, with EOS."""
     mask = noise_mask(tokens.shape[1], keys=keys, density=density, mean_span=mean_span)
-    sides = (_replace(tokens, one, first_sentinel=first_sentinel) for one in (mask, ~mask))
+    sides = (_replace(tokens, side_mask, first_sentinel=first_sentinel) for side_mask in (mask, ~mask))
     inputs, targets = (np.pad(side, [(0, 0), (0, 1)], constant_values=eos_id) for side in sides)
     return inputs, targets
 

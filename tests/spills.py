@@ -48,7 +48,7 @@ def rows_of(
 
 def spill_of(splits: Mapping[str, Sequence[Row]], *, file: str = "f", first_row: int = 1, path: str = "") -> Spill:
     """Return a spill with some rows in each split. With a path, its bytes are in that file."""
-    parts = {split: rows_of(sorted(own), file=file, first_row=first_row) for split, own in splits.items()}
+    parts = {split: rows_of(sorted(split_rows), file=file, first_row=first_row) for split, split_rows in splits.items()}
     bounds, sizes, entries, data = {}, {}, [], b""
     for split, rows in parts.items():
         begin = sum(map(len, entries))

@@ -74,17 +74,19 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     """The files of the wheel and the sdist, and the oldest Linux that the wheel is for."""
     with zipfile.ZipFile(built[".whl"]) as wheel:
         names = set(wheel.namelist())
-    wanted = {
+    expected = {
         path.relative_to(ROOT).as_posix() for top in ("t5prep", "pipelines") for path in (ROOT / top).rglob("*.py")
     }
-    wanted |= {
+    expected |= {
         "t5prep/py.typed",
         "t5prep/sources/sample/spiece.model",
         "t5prep/sources/sample/questions.csv.bz2",
         "t5prep/training/settings/recipes/tiny.toml",
     }
-    wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
-    assert wanted - names == set()
+    expected |= {
+        f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")
+    }
+    assert expected - names == set()
     assert "t5prep/_native.abi3.so" in names, "what is in C was not built"
     *_, python, abi, system = built[".whl"].stem.split("-")
     assert (python, abi) == ("cp311", "abi3")  # for each Python from 3.11 on
@@ -92,7 +94,7 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     assert not [name for name in names if name.startswith(("tests", ".ci"))]
     with tarfile.open(built[".gz"]) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
-    assert wanted - packed == set()
+    assert expected - packed == set()
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "t5prep" / "native").glob("*.[ch]")} <= packed
     assert {"README.md", "LICENSE", "setup.py", "pyproject.toml"} <= packed
 
@@ -117,8 +119,8 @@ def test_the_sdist_without_a_compiler_says_what_to_do(built: dict[str, Path], tm
     assert ran.returncode == 1
     assert re.fullmatch(r"Error: What t5prep has in C is not built here\. .*\n", ran.stderr), ran.stderr
     ran = subprocess.run([*t5prep, "doctor", "--json"], env=_alone(), **tried)
-    found = {one["what"]: one["state"] for one in json.loads(ran.stdout)["findings"]}
-    assert (ran.returncode, found["encoder in C"]) == (1, "wrong")
+    states = {finding["what"]: finding["state"] for finding in json.loads(ran.stdout)["findings"]}
+    assert (ran.returncode, states["encoder in C"]) == (1, "wrong")
 
 
 @pytest.mark.slow
@@ -134,25 +136,25 @@ def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind:
         assert ran.returncode == 0, (arguments, ran.stdout[-2000:], ran.stderr[-2000:])
         return ran.stdout
 
-    there = json.loads(
+    modules = json.loads(
         run(
             str(python), "-c",
             "import importlib.util as u, json, t5prep; print(json.dumps([t5prep.__file__, *(name for name in "
             "('tensorflow', 'transformers', 'torch', 'matplotlib', 'jax', 'pytest') if u.find_spec(name))]))",
         )
     )  # fmt: skip
-    assert len(there) == 1, there
-    assert there[0].startswith(str(tmp_path / "empty"))
+    assert len(modules) == 1, modules
+    assert modules[0].startswith(str(tmp_path / "empty"))
     (tmp_path / "mine.csv").write_text(CSV)
     t5prep = str(python.parent / "t5prep")
     columns = ("--inputs-column", "question", "--targets-column", "label")
-    said = run(
+    summary = run(
         t5prep, "prepare", "text2text", "--source", "mine.csv", *columns,
         "--tokenizer", "sample:", "--out", "data", "--workers", "1", "--json",
     )  # fmt: skip
-    assert sum(split["records"] for split in json.loads(said)["splits"].values()) == 40
-    found = {one["what"]: one["state"] for one in json.loads(run(t5prep, "doctor", "--json"))["findings"]}
-    assert found["encoder in C"] == "ok"
+    assert sum(split["records"] for split in json.loads(summary)["splits"].values()) == 40
+    states = {finding["what"]: finding["state"] for finding in json.loads(run(t5prep, "doctor", "--json"))["findings"]}
+    assert states["encoder in C"] == "ok"
     run(t5prep, "verify", "data")
     assert "Why does part" in run(t5prep, "inspect", "data", "-n", "1")
     ran = subprocess.run(

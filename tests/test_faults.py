@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.extra("fake-gcs-server"), pytest.mark.slow]
 
 # `train` and `eval` compile, so they meet few.
 SEEDS = {"train": 2, "eval": 3}
-OTHERS = 20
+DEFAULT_SEEDS = 20
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,8 @@ def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 )
 def test_a_fault_leaves_nothing_false(harness: Harness, name: str) -> None:
     """Faults at any call of any library or request, by seed; other tests put a fault at a known place."""
-    scenario = next(one for one in harness.scenarios() if one.name == name)
-    numbers = seeds(SEEDS.get(name, OTHERS))
-    wrong = [said for number in numbers if (said := harness.seed(scenario, number))]
+    scenario = next(candidate for candidate in harness.scenarios() if candidate.name == name)
+    numbers = seeds(SEEDS.get(name, DEFAULT_SEEDS))
+    wrong = [failure for number in numbers if (failure := harness.seed(scenario, number))]
     assert not wrong, "\n\n".join(wrong)
-    assert len(numbers) < OTHERS or {0, 1, -9} <= set(harness.codes[-len(numbers) :])  # each kind of end was met
+    assert len(numbers) < DEFAULT_SEEDS or {0, 1, -9} <= set(harness.codes[-len(numbers) :])  # each kind of end was met

@@ -33,15 +33,15 @@ def test_the_score_of_the_tiny_encoder_is_the_recipes() -> None:
 
 
 def test_how_many_phrases_repeat_is_what_the_table_has_less() -> None:
-    counted = {kind: [int(n.replace(",", "")) for n in cells[:2]] for kind, cells in _rows_of(PHRASES).items()}
-    found = re.search(
+    counts = {kind: [int(n.replace(",", "")) for n in cells[:2]] for kind, cells in _rows_of(PHRASES).items()}
+    match = re.search(
         r"SST-2's ([\d,]+) training phrases ([\d,]+) repeat another one exactly and ([\d,]+)\s", DUPLICATES
     )
-    assert found
-    phrases, exactly, nearly = (int(number.replace(",", "")) for number in found.groups())
-    assert phrases == sum(counted["none"])
-    assert exactly == phrases - sum(counted["exact"])
-    assert nearly == phrases - sum(counted["near"])
+    assert match
+    phrases, exactly, nearly = (int(number.replace(",", "")) for number in match.groups())
+    assert phrases == sum(counts["none"])
+    assert exactly == phrases - sum(counts["exact"])
+    assert nearly == phrases - sum(counts["near"])
 
 
 def test_no_figure_is_of_a_program_that_nobody_can_run() -> None:
@@ -53,7 +53,7 @@ def _rows_of(corpus: str) -> dict[str, list[str]]:
     """Return the three lines of a corpus in the table of leaks, by `--dedup`."""
     lines = DUPLICATES[DUPLICATES.index(f"| {corpus} |") :].splitlines()[:3]
     cells = [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines]
-    return {kind: [rows, *rest] for kind, rows, *rest in cells}
+    return {kind: [rows, *other_cells] for kind, rows, *other_cells in cells}
 
 
 def test_what_fits_by_the_trainers_own_optimizer_names_it() -> None:

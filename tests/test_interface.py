@@ -156,13 +156,18 @@ def test_a_choice_of_another_kind_is_a_sentence(here: Path, choices: dict, messa
 
 def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(here: Path) -> None:
     Path("mine.csv").write_text("q,a\n" + "".join(f"why {n},because {n}\n" for n in range(20)))
-    what = {"source": "mine.csv", "tokenizer": "sample:", "out": "data", "workers": 0, "targets_column": "a"}
-    one = {"filter": "words:least=2", "protect": "q", "seed": np.int64(3), "splits": {"train": 0.5, "test": 0.5}}
-    other = {"filter": ["words:least=2"], "protect": ("q",), "seed": 3, "splits": "train=0.5,test=0.5"}
-    manifest = t5prep.prepare("text2text", inputs="say {q}", **what, **one)
+    common_options = {"source": "mine.csv", "tokenizer": "sample:", "out": "data", "workers": 0, "targets_column": "a"}
+    short_options = {
+        "filter": "words:least=2",
+        "protect": "q",
+        "seed": np.int64(3),
+        "splits": {"train": 0.5, "test": 0.5},
+    }
+    full_options = {"filter": ["words:least=2"], "protect": ("q",), "seed": 3, "splits": "train=0.5,test=0.5"}
+    manifest = t5prep.prepare("text2text", inputs="say {q}", **common_options, **short_options)
     assert manifest.rejected == {}
     assert manifest.settings.options["protect"] == ["q"]
-    assert t5prep.prepare("text2text", inputs="say {q}", **what, **other) == manifest
+    assert t5prep.prepare("text2text", inputs="say {q}", **common_options, **full_options) == manifest
 
 
 @pytest.mark.slow

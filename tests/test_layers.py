@@ -69,13 +69,13 @@ def _imports(path: Path) -> list[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    found = []
+    imports = []
     for node in _nodes(path):
         if isinstance(node, ast.Import) and node not in unread:
-            found += [alias.name for alias in node.names]
+            imports += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node not in unread:
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return found
+            imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return imports
 
 
 def _ours(path: Path) -> set[str]:
@@ -94,9 +94,11 @@ def test_heavy_libraries_stay_where_they_belong(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in _modules() if _floor(_name(path))], ids=_name)
 def test_imports_go_downwards(path: Path) -> None:
     floor = _floor(_name(path))
-    for other in _ours(path):
-        assert FLOORS.index(other) <= FLOORS.index(floor), f"{_name(path)} imports {other}, which is above it"
-        assert other not in NEVER.get(floor, ()), f"{_name(path)} imports {other}"
+    for imported_floor in _ours(path):
+        assert FLOORS.index(imported_floor) <= FLOORS.index(floor), (
+            f"{_name(path)} imports {imported_floor}, which is above it"
+        )
+        assert imported_floor not in NEVER.get(floor, ()), f"{_name(path)} imports {imported_floor}"
     of_tasks = {name for name in _imports(path) if name.startswith(NEVER_FROM.get(floor, ("-",)))}
     assert not of_tasks or _name(path) in MAY
 
@@ -118,11 +120,15 @@ def test_no_floor_imports_the_roof(path: Path) -> None:
 def test_no_imports_go_in_a_circle() -> None:
     paths = {_name(path): path for path in _modules()}
     graph = {
-        name: {other for other in _imports(path) if other in paths and other != name} for name, path in paths.items()
+        name: {dependency for dependency in _imports(path) if dependency in paths and dependency != name}
+        for name, path in paths.items()
     }
     # A package's own __init__ may gather its modules.
-    graph = {name: {other for other in others if not name.startswith(f"{other}.")} for name, others in graph.items()}
-    while leaves := [name for name, others in graph.items() if not others & graph.keys()]:
+    graph = {
+        name: {dependency for dependency in dependencies if not name.startswith(f"{dependency}.")}
+        for name, dependencies in graph.items()
+    }
+    while leaves := [name for name, dependencies in graph.items() if not dependencies & graph.keys()]:
         for name in leaves:
             del graph[name]
     assert not graph, f"these import each other: {sorted(graph)}"
@@ -140,19 +146,19 @@ def test_the_layout_is_the_data_flow() -> None:
 
 def _private_names(path: Path) -> Iterator[str]:
     """What a file takes of a dependency that begins with an underscore, and all of jaxlib, which is a part of jax."""
-    own = {"t5prep", "pipelines", *sys.stdlib_module_names}
+    excluded_packages = {"t5prep", "pipelines", *sys.stdlib_module_names}
     modules: set[str] = set()
     for node in _nodes(path):
         if isinstance(node, ast.Import):
-            named = {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+            aliases = {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            named = {alias.asname or alias.name: node.module for alias in node.names}
+            aliases = {alias.asname or alias.name: node.module for alias in node.names}
         else:
             continue
-        modules |= {name for name, module in named.items() if module.partition(".")[0] not in own}
+        modules |= {name for name, module in aliases.items() if module.partition(".")[0] not in excluded_packages}
     for name in _imports(path):
         top, *inner = name.split(".")
-        if top not in own and (top == "jaxlib" or any(part.startswith("_") for part in (top, *inner))):
+        if top not in excluded_packages and (top == "jaxlib" or any(part.startswith("_") for part in (top, *inner))):
             yield name
     for node in _nodes(path):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):

@@ -50,10 +50,10 @@ class Machine:
     def has_uv(self) -> None:
         self._write(self.path / "uv", FAKE_UV)
 
-    def make(self, purpose: str, asked: str = "") -> subprocess.CompletedProcess[str]:
+    def make(self, purpose: str, requested_python: str = "") -> subprocess.CompletedProcess[str]:
         """Run .ci/python as the Makefile does."""
         environment = {"PATH": str(self.path), "TMPDIR": str(self.folder)}
-        command = [str(ROOT / ".ci" / "python"), str(self.folder / "made"), purpose, asked]
+        command = [str(ROOT / ".ci" / "python"), str(self.folder / "made"), purpose, requested_python]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     def version(self) -> str:
@@ -90,13 +90,13 @@ def test_the_newest_python_that_tensorflow_has_wheels_for(
 ) -> None:
     for name, minor in pythons.items():
         machine.has_python(name, minor)
-    done = machine.make(purpose)
-    assert done.returncode == 0, done.stderr
+    result = machine.make(purpose)
+    assert result.returncode == 0, result.stderr
     assert machine.version() == taken
-    assert len(done.stderr.splitlines()) == 1
-    assert f"with Python 3.{taken} (" in done.stderr
-    again = machine.make(purpose)
-    assert (again.returncode, again.stderr) == (0, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert f"with Python 3.{taken} (" in result.stderr
+    second_result = machine.make(purpose)
+    assert (second_result.returncode, second_result.stderr) == (0, "")
 
 
 def test_a_machine_with_3_14_alone_prepares_with_it_and_trains_with_what_uv_brings(machine: Machine) -> None:
@@ -104,12 +104,12 @@ def test_a_machine_with_3_14_alone_prepares_with_it_and_trains_with_what_uv_brin
     machine.has_uv()
     assert machine.make("prepare").returncode == 0
     assert machine.version() == "14"
-    done = machine.make("train")
-    assert done.returncode == 0
+    result = machine.make("train")
+    assert result.returncode == 0
     assert machine.version() == "13"
-    anew, brought = done.stderr.splitlines()
-    assert anew.endswith("made has Python 3.14, and TensorFlow needs 3.11 to 3.13: making it anew.")
-    assert brought.startswith(
+    rebuild_message, uv_message = result.stderr.splitlines()
+    assert rebuild_message.endswith("made has Python 3.14, and TensorFlow needs 3.11 to 3.13: making it anew.")
+    assert uv_message.startswith(
         "This machine has only Python 3.14, and TensorFlow needs 3.11 to 3.13: uv brings Python 3.13"
     )
     assert machine.make("prepare").stderr == ""
@@ -118,37 +118,37 @@ def test_a_machine_with_3_14_alone_prepares_with_it_and_trains_with_what_uv_brin
 @pytest.mark.parametrize("purpose", ["prepare", "train"])
 def test_a_machine_with_3_10_alone_installs_uv_for_the_moment(machine: Machine, purpose: str) -> None:
     machine.has_python("python3", 10)
-    done = machine.make(purpose)
-    assert done.returncode == 0, done.stderr
+    result = machine.make(purpose)
+    assert result.returncode == 0, result.stderr
     assert machine.version() == "13"
-    assert "only Python 3.10" in done.stderr
+    assert "only Python 3.10" in result.stderr
     assert sorted(path.name for path in machine.folder.iterdir()) == ["made", "path", "uv-of-the-index"]
 
 
 def test_a_missing_venv_is_a_sentence_with_the_command_that_mends_it(machine: Machine) -> None:
     machine.has_python("python3", 12, venv=False)
-    done = machine.make("train")
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert "sudo apt-get install python3.12-venv" in done.stderr
+    result = machine.make("train")
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "sudo apt-get install python3.12-venv" in result.stderr
     machine.has_python("python3.11", 11)
     assert machine.make("train").returncode == 0
     assert machine.version() == "11"
 
 
 def test_a_machine_without_any_python_is_told_what_to_do(machine: Machine) -> None:
-    done = machine.make("prepare")
-    assert done.returncode == 1
-    assert done.stderr.startswith("This machine has no Python, preparing needs 3.11 to 3.14, and there is no uv")
-    assert "make PYTHON=" in done.stderr
+    result = machine.make("prepare")
+    assert result.returncode == 1
+    assert result.stderr.startswith("This machine has no Python, preparing needs 3.11 to 3.14, and there is no uv")
+    assert "make PYTHON=" in result.stderr
 
 
 def test_uv_that_brings_nothing_is_a_sentence(machine: Machine) -> None:
     machine.has_python("python3", 10)
     machine._write(machine.path / "uv", "#!/bin/sh\nexit 1\n")
-    done = machine.make("train")
-    assert done.returncode == 1
-    assert "uv cannot bring one" in done.stderr.splitlines()[-1]
+    result = machine.make("train")
+    assert result.returncode == 1
+    assert "uv cannot bring one" in result.stderr.splitlines()[-1]
     assert not (machine.folder / "made").exists()
 
 
@@ -177,9 +177,9 @@ def test_an_environment_whose_python_is_gone_is_made_anew(machine: Machine) -> N
     machine.has_python("python3", 12)
     (machine.folder / "made" / "bin").mkdir(parents=True)
     machine._write(machine.folder / "made" / "bin" / "python", "#!/nowhere/python\n")
-    done = machine.make("prepare")
-    assert done.returncode == 0
-    assert "does not start any more" in done.stderr
+    result = machine.make("prepare")
+    assert result.returncode == 0
+    assert "does not start any more" in result.stderr
     assert machine.version() == "12"
 
 

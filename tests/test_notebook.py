@@ -27,7 +27,7 @@ def _cells(notebook: Path) -> list[dict]:
     return [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
 
 
-def _shown(cell: dict) -> str:
+def _join_outputs(cell: dict) -> str:
     """Return what a cell shows below its code."""
     return "".join("".join(output["text"]) for output in cell["outputs"])
 
@@ -42,21 +42,21 @@ def run_cells(notebook: str) -> None:
         print(json.dumps(printed.getvalue()))
 
 
-def _printed(notebook: Path, place: Path, **environment: str) -> list[str]:
+def _printed(notebook: Path, folder: Path, **environment: str) -> list[str]:
     """Return what each cell prints in a process of its own, which works in a folder."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    environment = {**os.environ, "PYTHONPATH": paths, "T5PREP_CACHE": str(place / "cache"), **environment}
+    environment = {**os.environ, "PYTHONPATH": paths, "T5PREP_CACHE": str(folder / "cache"), **environment}
     code = f"import test_notebook; test_notebook.run_cells({str(notebook)!r})"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=place, env=environment, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("notebook", [FROM_A_CSV, FROM_KAGGLE], ids=lambda path: path.stem)
 def test_it_is_a_notebook(notebook: Path) -> None:
-    said = json.loads(notebook.read_text(encoding="utf-8"))
-    assert (said["nbformat"], said["nbformat_minor"]) == (4, 5)
-    assert len({cell["id"] for cell in said["cells"]}) == len(said["cells"])
+    notebook_json = json.loads(notebook.read_text(encoding="utf-8"))
+    assert (notebook_json["nbformat"], notebook_json["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in notebook_json["cells"]}) == len(notebook_json["cells"])
     cells = _cells(notebook)
     ran = range(1, len(cells) + 1) if notebook == FROM_A_CSV else [None] * len(cells)  # its rows are Kaggle's
     assert [cell["execution_count"] for cell in cells] == list(ran)
@@ -67,7 +67,7 @@ def test_it_is_a_notebook(notebook: Path) -> None:
 @pytest.mark.slow
 def test_its_cells_run_and_print_what_it_shows(tmp_path: Path) -> None:
     """The notebook's cells print its stored output, character by character."""
-    assert _printed(FROM_A_CSV, tmp_path) == [_shown(cell) for cell in _cells(FROM_A_CSV)]
+    assert _printed(FROM_A_CSV, tmp_path) == [_join_outputs(cell) for cell in _cells(FROM_A_CSV)]
 
 
 @pytest.mark.slow
@@ -75,9 +75,11 @@ def test_the_way_from_kaggle_runs_up_to_the_hardware(internet: Internet, tmp_pat
     """Every cell, on the CPU, from a server that answers as Kaggle to a model that transformers' files describe."""
     publish(internet)
     internet.hub.models["google-t5/t5-small"] = published_models.files("google-t5/t5-base", tmp_path / "t5-small")
-    (here := tmp_path / "here").mkdir()
-    found, prepared, trained, scored, asked, packed = _printed(FROM_KAGGLE, here, **internet.environment)
-    assert found == "device: the CPU\n"
+    (work_folder := tmp_path / "here").mkdir()
+    device_output, prepared, trained, scored, prediction_output, packed = _printed(
+        FROM_KAGGLE, work_folder, **internet.environment
+    )
+    assert device_output == "device: the CPU\n"
     assert "train 30 records {" in prepared
     assert "validation 9 records {" in prepared
     assert "source: kaggle:imoore/60k-stack-overflow-questions-with-quality-rate version 2\n" in prepared
@@ -90,9 +92,9 @@ def test_the_way_from_kaggle_runs_up_to_the_hardware(internet: Internet, tmp_pat
     assert float(head.split()[1]) == pytest.approx(sum(table[n][n] for n in range(3)) / 9, abs=1e-4)
     wrong = 9 - sum(table[n][n] for n in range(3))
     assert len(rows[3:]) == wrong  # three of each class at most, and up to four are drawn
-    assert asked.startswith("mine ")
+    assert prediction_output.startswith("mine ")
     assert packed == "model.zip\n"
-    assert (here / "model.zip").stat().st_size > 1000
+    assert (work_folder / "model.zip").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,12 @@ def _table() -> dict[str, list[Line]]:
     systems: dict[str, list[Line]] = {}
     lines = PAGE[PAGE.index(HEADER) :].split("\n\n", 1)[0].splitlines()[2:]
     for line in lines:
-        theirs, ours, why = (cell.strip() for cell in line.split("|")[1:-1])
-        if named := re.fullmatch(r"\*\*([\w-]+)\*\* \((.+)\)", theirs):
-            assert re.search(r"README at [0-9a-f]{7}$", named[2]), line
-            system = systems.setdefault(named[1], [])
+        theirs, ours, reason = (cell.strip() for cell in line.split("|")[1:-1])
+        if heading := re.fullmatch(r"\*\*([\w-]+)\*\* \((.+)\)", theirs):
+            assert re.search(r"README at [0-9a-f]{7}$", heading[2]), line
+            system = systems.setdefault(heading[1], [])
         else:
-            system.append(Line(theirs, tuple(re.findall(r"`([^`]+)`", ours)), why))
+            system.append(Line(theirs, tuple(re.findall(r"`([^`]+)`", ours)), reason))
             assert system[-1].ours or (ours == "the line above" and len(system) > 1), line
     return systems
 
@@ -92,29 +92,33 @@ def test_the_table_is_whole() -> None:
             assert line.theirs, line
             assert len(line.why) > 40, line
     tasks = {
-        shlex.split(said)[2] for lines in TABLE.values() for line in lines for said in line.ours if "prepare" in said
+        shlex.split(command)[2]
+        for lines in TABLE.values()
+        for line in lines
+        for command in line.ours
+        if "prepare" in command
     }
     assert tasks == set(registry.names()) - {"text2text", "common_gen", "summarize", "ul2", "masked_language"}
     assert "not on this page: `common_gen` and `summarize`" in PAGE
 
 
 def _address(name: str) -> str:
-    (found,) = re.findall(rf"\| \[{name}\]\((https://github\.com/[\w-]+/{name})\)", PAGE)
-    return found
+    (address,) = re.findall(rf"\| \[{name}\]\((https://github\.com/[\w-]+/{name})\)", PAGE)
+    return address
 
 
 def test_every_command_is_spelled_right() -> None:
     """What `pip` installs are extras that setup.py has; `t5prep` reads its options as always."""
     extras = readme.extras()
     for line in (line for lines in TABLE.values() for line in lines):
-        for said in line.ours:
-            program, *arguments = shlex.split(said)
+        for command in line.ours:
+            program, *arguments = shlex.split(command)
             if program == "t5prep":
                 readme.parse(main, arguments)
             else:
-                found = re.fullmatch(r"pip install -e '\.\[(\w+)\]' -c \.ci/pins\.txt", said)
-                assert found, said
-                assert found[1] in extras, said
+                match = re.fullmatch(r"pip install -e '\.\[(\w+)\]' -c \.ci/pins\.txt", command)
+                assert match, command
+                assert match[1] in extras, command
 
 
 @pytest.fixture
@@ -125,9 +129,9 @@ def published(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         internet.hub.models[name] = published_models.files(like, tmp_path / "models" / name)
     # One folder for both, because their vocabulary is the same: drawn anew it would have other ties.
     folder = encoders.bert(tmp_path / "models" / "bert")
-    said = BERT | {"vocab_size": len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
-    (folder / "config.json").write_text(json.dumps(said))
-    shape = EncoderConfig.from_json(said)
+    config = BERT | {"vocab_size": len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
+    (folder / "config.json").write_text(json.dumps(config))
+    shape = EncoderConfig.from_json(config)
     save_weights(folder, shape, random_weights(shape))
     internet.hub.models |= {name: {path.name: path.read_bytes() for path in folder.iterdir()} for name in BERTS}
     (tmp_path / "here").mkdir()
@@ -139,29 +143,29 @@ def published(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return internet
 
 
-def _run(said: str, *more: str) -> str:
+def _run(command: str, *options: str) -> str:
     """Run a command of the table, and return what it prints."""
-    result = CliRunner().invoke(main, readme.override(shlex.split(said)[1:], *more), catch_exceptions=False)
-    assert result.exit_code == 0, (said, result.output[-3000:])
+    result = CliRunner().invoke(main, readme.override(shlex.split(command)[1:], *options), catch_exceptions=False)
+    assert result.exit_code == 0, (command, result.output[-3000:])
     return result.output
 
 
 def _of(system: str, *commands: str) -> list[str]:
     """Return a system's commands of t5prep, those named or all."""
     said = [said for line in TABLE[system] for said in line.ours if said.startswith("t5prep ")]
-    return [one for one in said if not commands or shlex.split(one)[1] in commands]
+    return [command for command in said if not commands or shlex.split(command)[1] in commands]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_it_prepares(system: str, published: Internet) -> None:
     """The commands as they are, but for the size of a vocabulary that is trained on sixty texts."""
-    for said in _of(system, "tokenizer", "prepare", "inspect"):
-        words = shlex.split(said)
-        _run(said, *(QUICK["tokenizer"] if words[1] == "tokenizer" else ()))
+    for command in _of(system, "tokenizer", "prepare", "inspect"):
+        words = shlex.split(command)
+        _run(command, *(QUICK["tokenizer"] if words[1] == "tokenizer" else ()))
         if words[1] == "prepare":
-            made = manifest.load(words[words.index("--out") + 1])
-            assert made.splits["train"].records
-            assert made.settings.task == words[2]
+            dataset = manifest.load(words[words.index("--out") + 1])
+            assert dataset.splits["train"].records
+            assert dataset.settings.task == words[2]
 
 
 @pytest.mark.extra("fake-gcs-server")
@@ -169,8 +173,8 @@ def test_the_upload_arrives(published: Internet, bucket: str) -> None:
     prepared, uploaded = _of("tutorial-t5-fine-tune", "prepare", "upload")
     _run(prepared)
     _run(uploaded.replace("gs://BUCKET", bucket))
-    there = manifest.load(f"{bucket}/so_quality")
-    assert there.digest == manifest.load("data/so_quality").digest
+    uploaded_dataset = manifest.load(f"{bucket}/so_quality")
+    assert uploaded_dataset.digest == manifest.load("data/so_quality").digest
 
 
 @pytest.mark.usefixtures("lowered_once")
@@ -179,12 +183,12 @@ def test_the_upload_arrives(published: Internet, bucket: str) -> None:
 def test_every_command_runs(system: str, published: Internet) -> None:
     """From the corpus to the exported model, each line after the one before it; `upload` has a test of its own."""
     runs = set()
-    for said in _of(system):
-        words = shlex.split(said)
+    for command in _of(system):
+        words = shlex.split(command)
         if words[1] == "upload":
             continue
         of_task = LENGTHS.get(words[2], ()) if words[1] == "prepare" else ()
-        _run(said, *QUICK.get(words[1], ()), *of_task)
+        _run(command, *QUICK.get(words[1], ()), *of_task)
         if words[1] == "train":
             runs.add(out := words[words.index("--out") + 1])
             steps = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
@@ -200,5 +204,5 @@ def test_every_command_runs(system: str, published: Internet) -> None:
         if words[1] == "push":
             files = published.hub.models[words[words.index("--repo") + 1]]
             assert {"config.json", "spiece.model", "README.md"} <= files.keys()
-            assert ("model.safetensors" in files) == ("runs/" in said)
+            assert ("model.safetensors" in files) == ("runs/" in command)
     assert runs

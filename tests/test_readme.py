@@ -153,9 +153,9 @@ def test_commands_that_are_not_run_are_spelled_right(code: Code) -> None:
 
 
 def test_recipes_that_are_named_are_there() -> None:
-    named = re.findall(r"--recipe (\w+)", readme.TEXT)
-    assert len(named) >= 6
-    for name in named:
+    recipe_names = re.findall(r"--recipe (\w+)", readme.TEXT)
+    assert len(recipe_names) >= 6
+    for name in recipe_names:
         config.read_recipe(name)
 
 
@@ -172,11 +172,13 @@ def test_make_takes_what_is_said_to_it() -> None:
                 assert f"$({name})" in makefile, command
                 if name == "TASK":
                     assert value in registry.names()
-    said = [command for code in SHELL for command in readme.commands(code) if "RUNNER=dataflow" in command.arguments]
-    assert len(said) == 1
-    given = dict(setting.split("=", 1) for setting in said[0].arguments[1:])
-    line = ["prepare", given["TASK"], "--source", given["SOURCE"], "--tokenizer", given["TOKENIZER"]]
-    readme.parse(main, [*line, "--out", given["OUT"], "--runner", given["RUNNER"], *given["ARGS"].split()])
+    dataflow_commands = [
+        command for code in SHELL for command in readme.commands(code) if "RUNNER=dataflow" in command.arguments
+    ]
+    assert len(dataflow_commands) == 1
+    variables = dict(setting.split("=", 1) for setting in dataflow_commands[0].arguments[1:])
+    line = ["prepare", variables["TASK"], "--source", variables["SOURCE"], "--tokenizer", variables["TOKENIZER"]]
+    readme.parse(main, [*line, "--out", variables["OUT"], "--runner", variables["RUNNER"], *variables["ARGS"].split()])
 
 
 def test_what_make_runs_is_spelled_right() -> None:
@@ -198,12 +200,12 @@ SAMPLE = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample
 def test_what_make_prep_prints(here: Path) -> None:
     makefile = (readme.ROOT / "Makefile").read_text()
     assert re.findall(r"^(?:TASK|SOURCE|TOKENIZER|OUT) \?= (.+)$", makefile, re.MULTILINE) == SAMPLE[1::2]
-    (shown,) = (code.output for code in SHELL if code.text.startswith("make prep\n") and code.output)
+    (page_output,) = (code.output for code in SHELL if code.text.startswith("make prep\n") and code.output)
     printed = _run(Command("t5prep", SAMPLE)) + _run(Command("t5prep", ["report", "data/sample"]))
-    told = [line for line in printed.splitlines() if "tokenized" not in line or line.startswith("  cut")]
-    first = next(number for number, line in enumerate(told) if line.startswith("data/sample:"))
-    lines = shown.splitlines()
-    for line, expected in zip(told[first : first + len(lines)], lines, strict=True):
+    printed_lines = [line for line in printed.splitlines() if "tokenized" not in line or line.startswith("  cut")]
+    first = next(number for number, line in enumerate(printed_lines) if line.startswith("data/sample:"))
+    lines = page_output.splitlines()
+    for line, expected in zip(printed_lines[first : first + len(lines)], lines, strict=True):
         beginning = expected.removesuffix(" ...")
         assert _without_sizes(line).startswith(_without_sizes(beginning)), (line, expected)
 
@@ -212,28 +214,34 @@ def _without_sizes(line: str) -> str:
     return re.sub(r"in [\d.]+ s|[\d.]+ kB", "…", line)
 
 
-def _not_printed(shown: str, printed: str) -> list[str]:
+def _not_printed(page_output: str, printed: str) -> list[str]:
     """Return the lines of a page's output with which no printed line begins; a page may leave out lines, and the end of one."""
     lines = [_without_sizes(line) for line in printed.splitlines()]
-    return [line for line in shown.splitlines() if not any(at.startswith(_without_sizes(line)) for at in lines)]
+    return [
+        line
+        for line in page_output.splitlines()
+        if not any(printed_line.startswith(_without_sizes(line)) for printed_line in lines)
+    ]
 
 
 def test_the_example_of_a_task_is_a_whole_one(here: Path) -> None:
     assert "a whole one, `headlines.py`" in readme.TEXT
     assert len(_task().splitlines()) <= 40
-    made = prepared("news.jsonl", here / "out", tokenizer=sample.tokenizer_path(), task="headlines.py")
-    assert made.rejected == {"short article": 1}
+    manifest = prepared("news.jsonl", here / "out", tokenizer=sample.tokenizer_path(), task="headlines.py")
+    assert manifest.rejected == {"short article": 1}
     assert len(by_id(here / "out")) == 20
 
 
 def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", [{"q": "why so", "a": "because"}] * 3)
-    made = prepared(
+    manifest = prepared(
         rows, tmp_path / "out", tokenizer=sample.tokenizer_path(), task="text2text",
         options={"inputs_column": "q", "targets_column": "a"},
     )  # fmt: skip
-    named = re.findall(r"^\| `(\w+)` \| (\w+)\[", readme.TEXT, re.MULTILINE)
-    assert {(name, feature.dtype) for name, feature in made.features.items()} == set(named) - {("references", "bytes")}
+    documented_features = re.findall(r"^\| `(\w+)` \| (\w+)\[", readme.TEXT, re.MULTILINE)
+    assert {(name, feature.dtype) for name, feature in manifest.features.items()} == set(documented_features) - {
+        ("references", "bytes")
+    }
 
 
 @pytest.mark.parametrize(

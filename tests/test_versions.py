@@ -22,11 +22,11 @@ PLATFORM = "x86_64-manylinux_2_31"
 
 def _setup() -> dict:
     """Return what setup.py hands to setuptools."""
-    given: dict = {}
+    setup_options: dict = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setuptools, "setup", lambda **arguments: given.update(arguments))
+        patch.setattr(setuptools, "setup", lambda **arguments: setup_options.update(arguments))
         runpy.run_path(str(ROOT / "setup.py"))
-    return given
+    return setup_options
 
 
 SETUP = _setup()
@@ -37,14 +37,14 @@ def _resolve(folder: Path, extras: Iterable[str], python: str, *options: str, pi
 
     uv does it, because it reads a requirement's markers for that version; pip reads them for the one that runs.
     """
-    beside = Path(sys.executable).parent / "uv"
-    uv = str(beside) if beside.exists() else shutil.which("uv")
+    local_uv = Path(sys.executable).parent / "uv"
+    uv = str(local_uv) if local_uv.exists() else shutil.which("uv")
     assert uv
-    wanted = folder / "wanted.txt"
+    requirements_path = folder / "wanted.txt"
     extra_requirements = [requirement for extra in extras for requirement in SETUP["extras_require"][extra]]
-    wanted.write_text("\n".join([*SETUP["install_requires"], *extra_requirements]) + "\n")
+    requirements_path.write_text("\n".join([*SETUP["install_requires"], *extra_requirements]) + "\n")
     command = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-platform", PLATFORM]
-    command += ["--python-version", python, "-c", str(pins), *options, str(wanted)]
+    command += ["--python-version", python, "-c", str(pins), *options, str(requirements_path)]
     environment = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
     environment.pop("PIP_FIND_LINKS", None)
     resolved = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -83,6 +83,6 @@ def test_what_preparing_needs_has_a_wheel(tmp_path: Path, python: str) -> None:
 
 
 def test_setup_names_the_pythons_that_are_held_here() -> None:
-    named = {name.rpartition(" ")[2] for name in SETUP["classifiers"] if re.search(r":: 3\.\d+$", name)}
-    assert named == set(PYTHONS)
+    versions = {name.rpartition(" ")[2] for name in SETUP["classifiers"] if re.search(r":: 3\.\d+$", name)}
+    assert versions == set(PYTHONS)
     assert SETUP["python_requires"] == f">={PYTHONS[0]}"

@@ -154,8 +154,8 @@ T5_TYPES = {
 
 def draw_batch(pad: int) -> dict[str, np.ndarray]:
     """Ids of texts and of pairs, some with padding; `texts` is 0 for padding, 1 and 2 for the two texts of a pair."""
-    drawn = np.random.default_rng(0)
-    ids, texts = drawn.integers(5, 99, (4, 17)), np.ones((4, 17), np.int64)
+    rng = np.random.default_rng(0)
+    ids, texts = rng.integers(5, 99, (4, 17)), np.ones((4, 17), np.int64)
     texts[1, 8:], texts[2, 4:9] = 2, 2
     texts[0, 12:] = texts[2, 9:] = 0
     return {"ids": np.where(texts > 0, ids, pad), "texts": texts, "labels": np.array([0, 2, 1, 1])}
@@ -193,13 +193,13 @@ def _write(name: str, config: dict, folder: Path) -> None:
         with torch.no_grad():
             longer = {"input_ids": torch.tensor(batch["long_ids"]), "attention_mask": torch.tensor(batch["long_texts"])}
             batch["long_logits"] = model(**longer).logits.numpy()
-    given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
+    inputs = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
     if getattr(settings, "type_vocab_size", 1) > 1:
-        given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
-    tokens = given["attention_mask"][..., None]
+        inputs["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
+    tokens = inputs["attention_mask"][..., None]
 
     def compute() -> torch.Tensor:
-        logits = model(**given).logits
+        logits = model(**inputs).logits
         return (logits * tokens).sum(dim=1) / tokens.sum(dim=1) if name in T5_TYPES else logits
 
     logits = compute().detach().numpy()

@@ -19,17 +19,17 @@ NAMES = ("bert", "distilbert", "roberta", "albert", "electra_small", "modernbert
 
 def batch_of(pad: int) -> dict[str, np.ndarray]:
     """Ids of four texts, of which some are hidden: labels are -100 at all other places."""
-    drawn = draw_batch(pad)
-    hidden = np.random.default_rng(2).random(drawn["ids"].shape) < 0.3
-    labels = np.where(hidden & (drawn["texts"] > 0), drawn["ids"], -100)
-    return {"ids": np.where(labels >= 0, 7, drawn["ids"]), "mask": (drawn["texts"] > 0).astype(int), "labels": labels}
+    batch = draw_batch(pad)
+    hidden = np.random.default_rng(2).random(batch["ids"].shape) < 0.3
+    labels = np.where(hidden & (batch["texts"] > 0), batch["ids"], -100)
+    return {"ids": np.where(labels >= 0, 7, batch["ids"]), "mask": (batch["texts"] > 0).astype(int), "labels": labels}
 
 
 def _scored(model, batch: dict[str, np.ndarray]):
     import torch
 
-    given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor(batch["mask"])}
-    return model(**given, labels=torch.tensor(batch["labels"]))
+    inputs = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor(batch["mask"])}
+    return model(**inputs, labels=torch.tensor(batch["labels"]))
 
 
 def _write(name: str, folder: Path) -> None:
@@ -52,10 +52,10 @@ def _read(folder: Path, exported: Path) -> None:
     import torch
     from transformers import AutoModelForMaskedLM
 
-    model, said = AutoModelForMaskedLM.from_pretrained(exported, output_loading_info=True)
+    model, loading_info = AutoModelForMaskedLM.from_pretrained(exported, output_loading_info=True)
     with torch.no_grad():
         scored = _scored(model.eval(), dict(np.load(folder / "reference.npz")))
-    odd = {name: sorted(map(str, said[name])) for name in ("missing_keys", "unexpected_keys")}
+    odd = {name: sorted(map(str, loading_info[name])) for name in ("missing_keys", "unexpected_keys")}
     (exported / "said.json").write_text(json.dumps({"class": type(model).__name__, **odd}))
     np.savez(exported / "said.npz", logits=scored.logits.numpy())
 

@@ -12,11 +12,11 @@ def train(model: Any, loss: Callable[[], Any]) -> dict[str, np.ndarray]:
     """Train, and return `losses` before each step and `gradient/NAME` of the first. Biases and norms do not decay."""
     import torch
 
-    named = dict(model.named_parameters())
-    exempt = {name for name, one in named.items() if one.dim() == 1 or "bias" in name}
+    parameters = dict(model.named_parameters())
+    exempt = {name for name, parameter in parameters.items() if parameter.dim() == 1 or "bias" in name}
     groups = [
-        {"params": [one for name, one in named.items() if name not in exempt], "weight_decay": DECAY},
-        {"params": [named[name] for name in exempt], "weight_decay": 0.0},
+        {"params": [parameter for name, parameter in parameters.items() if name not in exempt], "weight_decay": DECAY},
+        {"params": [parameters[name] for name in exempt], "weight_decay": 0.0},
     ]
     optimizer, losses, gradients = torch.optim.AdamW(groups, lr=RATE), [], {}
     for _ in range(STEPS):
@@ -24,7 +24,9 @@ def train(model: Any, loss: Callable[[], Any]) -> dict[str, np.ndarray]:
         value = loss()
         value.backward()
         gradients = gradients or {
-            f"gradient/{name}": one.grad.numpy().copy() for name, one in named.items() if one.grad is not None
+            f"gradient/{name}": parameter.grad.numpy().copy()
+            for name, parameter in parameters.items()
+            if parameter.grad is not None
         }
         optimizer.step()
         losses.append(value.item())

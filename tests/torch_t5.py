@@ -58,7 +58,7 @@ def as_published(model: Any) -> None:
         model.config.tie_word_embeddings = False
 
 
-def save_as_pytorch(model: Any, place: Path) -> None:
+def save_as_pytorch(model: Any, folder: Path) -> None:
     """The weights as PyTorch writes them: in a zip, as before 1.6, in parts, and in two dtypes of 16 bits."""
     import torch
 
@@ -70,14 +70,14 @@ def save_as_pytorch(model: Any, place: Path) -> None:
         "legacy/pytorch_model.bin": state,
         "half/pytorch_model.bin": {name: value.half() for name, value in state.items()},
         "bfloat16/pytorch_model.bin": {name: value.bfloat16() for name, value in state.items()},
-        **{f"sharded/{part}": {name: state[name] for name in own} for part, own in parts.items()},
+        **{f"sharded/{part}": {name: state[name] for name in part_names} for part, part_names in parts.items()},
     }
     for file, tensors in files.items():
-        (place / file).parent.mkdir(exist_ok=True)
-        torch.save(tensors, place / file, _use_new_zipfile_serialization=not file.startswith("legacy"))
-        shutil.copy(place / "config.json", (place / file).parent)
-    index = {"weight_map": {name: part for part, own in parts.items() for name in own}}
-    (place / "sharded" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+        (folder / file).parent.mkdir(exist_ok=True)
+        torch.save(tensors, folder / file, _use_new_zipfile_serialization=not file.startswith("legacy"))
+        shutil.copy(folder / "config.json", (folder / file).parent)
+    index = {"weight_map": {name: part for part, part_names in parts.items() for name in part_names}}
+    (folder / "sharded" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
 
 
 def main(out: Path) -> None:
@@ -95,13 +95,16 @@ def main(out: Path) -> None:
         model.save_pretrained(out / family)
         save_as_pytorch(model, out / family)
         batch = draw_batch(config["vocab_size"])
-        given = {name: torch.tensor(value).long() for name, value in batch.items()}
-        result = model(**given)
+        inputs = {name: torch.tensor(value).long() for name, value in batch.items()}
+        result = model(**inputs)
         logits, loss = result.logits.detach().numpy(), result.loss.item()
-        asked = {name: given[name] for name in ("input_ids", "attention_mask")}
-        how = {"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}
-        beams = {f"beams {n}": model.generate(**asked, num_beams=n, **how)[:, 1:].numpy() for n in (1, 3)}
-        trained = train(model, lambda model=model, given=given: model(**given).loss)
+        generation_inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        generation_options = {"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}
+        beams = {
+            f"beams {n}": model.generate(**generation_inputs, num_beams=n, **generation_options)[:, 1:].numpy()
+            for n in (1, 3)
+        }
+        trained = train(model, lambda model=model, inputs=inputs: model(**inputs).loss)
         np.savez(out / family / "reference.npz", logits=logits, **trained, **beams)
         norms = {
             name.removeprefix("gradient/"): float(np.linalg.norm(trained[name]))

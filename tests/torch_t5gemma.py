@@ -96,22 +96,24 @@ def _write(name: str, folder: Path) -> None:
     torch.manual_seed(0)
     config = AutoConfig.for_model(**MODELS[name])
     model = AutoModelForSeq2SeqLM.from_config(config, attn_implementation="eager").train()
-    for own, parameter in model.named_parameters():
+    for key, parameter in model.named_parameters():
         # Embeddings are small, or else each answer repeats its first token.
-        is_small = "embed" in own or ("norm" in own and parameter.dim() == 1)
+        is_small = "embed" in key or ("norm" in key and parameter.dim() == 1)
         torch.nn.init.normal_(parameter, std=0.1 if is_small else 0.25)
     model.save_pretrained(folder)
     _publish(model, folder / "published")
     batch = draw_batch()
-    given = {name: torch.tensor(value).long() for name, value in batch.items()}
-    kept = {"logits": model(**given).logits.detach().numpy()}
-    asked = {own: given[own] for own in ("input_ids", "attention_mask")}
-    how = {"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}
+    inputs = {name: torch.tensor(value).long() for name, value in batch.items()}
+    reference = {"logits": model(**inputs).logits.detach().numpy()}
+    generation_inputs = {key: inputs[key] for key in ("input_ids", "attention_mask")}
+    generation_options = {"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}
     for beams in (1, 3):
-        kept[f"beams {beams}"] = model.eval().generate(**asked, num_beams=beams, **how)[:, 1:].numpy()
+        reference[f"beams {beams}"] = (
+            model.eval().generate(**generation_inputs, num_beams=beams, **generation_options)[:, 1:].numpy()
+        )
     model.train()
-    kept |= train(model, lambda: model(**given).loss)
-    np.savez(folder / "reference.npz", **batch, **kept)
+    reference |= train(model, lambda: model(**inputs).loss)
+    np.savez(folder / "reference.npz", **batch, **reference)
 
 
 def _publish(model, folder: Path) -> None:

@@ -25,12 +25,10 @@ JOBS |= {
 
 def draw_labels(target: str, texts: np.ndarray) -> np.ndarray:
     """Labels as records have them: a tag at some tokens and -100 elsewhere; 0 or 1 for each of three; a float32."""
-    drawn = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     if target == "tags":
-        return np.where((texts > 0) & (drawn.random(texts.shape) < 0.6), drawn.integers(0, 3, texts.shape), -100)
-    return (
-        drawn.integers(0, 2, (len(texts), 3)) if target == "labels" else drawn.normal(size=(len(texts), 1)).astype("f4")
-    )
+        return np.where((texts > 0) & (rng.random(texts.shape) < 0.6), rng.integers(0, 3, texts.shape), -100)
+    return rng.integers(0, 2, (len(texts), 3)) if target == "labels" else rng.normal(size=(len(texts), 1)).astype("f4")
 
 
 def _write(config: dict, target: str, folder: Path) -> None:
@@ -47,12 +45,12 @@ def _write(config: dict, target: str, folder: Path) -> None:
     model.save_pretrained(folder)
     batch = draw_batch(settings.pad_token_id)
     labels = batch["labels"] = draw_labels(target, batch["texts"])
-    given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
+    inputs = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
     if getattr(settings, "type_vocab_size", 1) > 1:
-        given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
-    given["labels"] = torch.tensor(labels if target != "labels" else labels.astype("f4"))
-    logits = model(**given).logits.detach().numpy()
-    np.savez(folder / "reference.npz", logits=logits, **batch, **train(model, lambda: model(**given).loss))
+        inputs["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
+    inputs["labels"] = torch.tensor(labels if target != "labels" else labels.astype("f4"))
+    logits = model(**inputs).logits.detach().numpy()
+    np.savez(folder / "reference.npz", logits=logits, **batch, **train(model, lambda: model(**inputs).loss))
 
 
 if __name__ == "__main__":

@@ -35,15 +35,15 @@ def _write(name: str, out: Path, ids: np.ndarray, mask: np.ndarray) -> None:
         torch.nn.init.normal_(parameter, mean=0.0 if parameter.dim() > 1 else 0.5, std=0.3)
     model.eval().save_pretrained(out / name)
     with torch.no_grad():
-        given = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-        vectors = model(**given).last_hidden_state.numpy()
+        inputs = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+        vectors = model(**inputs).last_hidden_state.numpy()
     np.savez(out / f"{name}.npz", vectors=vectors)
 
 
 def main() -> None:
-    out, given = Path(sys.argv[1]), np.load(sys.argv[2])
+    out, arrays = Path(sys.argv[1]), np.load(sys.argv[2])
     for name in ENCODERS:
-        _write(name, out, given[f"{name}/ids"].astype(np.int64), given[f"{name}/mask"].astype(np.int64))
+        _write(name, out, arrays[f"{name}/ids"].astype(np.int64), arrays[f"{name}/mask"].astype(np.int64))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def write(
                 number += 1
             content = b"".join(framed)
             sizes = np.fromiter(map(len, framed), np.int64)
-            sides = [[tokens_of(at, length), 2] for at in range(number - records, number)]
+            sides = [[tokens_of(record_number, length), 2] for record_number in range(number - records, number)]
             lengths.setdefault(split, []).append(shard_files.compressed(np.array(sides).reshape(-1, 2)))
             pages.append((split, shard, shard_files.page_sizes(sizes, every=every or 1).tobytes()))
             path.write_bytes(content)

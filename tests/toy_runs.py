@@ -89,7 +89,7 @@ def config(data: str, model: str, out: Path | str, **values: Any) -> TrainConfig
     return build(toy, values)
 
 
-def begun(out: Path, manifest: Any, *, data: str = "data") -> str:
+def create_run(out: Path, manifest: Any, *, data: str = "data") -> str:
     """A run on a prepared dataset with one checkpoint of random weights, without training."""
     from t5prep.tokens import loading
     from t5prep.training.model.weights import random_weights
@@ -100,8 +100,8 @@ def begun(out: Path, manifest: Any, *, data: str = "data") -> str:
     settings = build({"model": "m", "data": (data,), "out": str(out)})
     dataset: Any = types.SimpleNamespace(manifest=manifest, at=lambda name: f"{data}/{name}")
     run.begin(str(out), config=settings, shape=shape, tokenizer=words, datasets=[dataset])
-    said = [{"uri": data, "task": manifest.settings.task, "digest": manifest.digest}]
-    state = checkpoint.State(step=1, config=dataclasses.asdict(settings), data=said, tokenizer="", metric="loss")
+    data_state = [{"uri": data, "task": manifest.settings.task, "digest": manifest.digest}]
+    state = checkpoint.State(step=1, config=dataclasses.asdict(settings), data=data_state, tokenizer="", metric="loss")
     checkpoint.save(str(out), writer(random_weights(shape)), state=state, keep=1)
     return str(out)
 
@@ -119,22 +119,24 @@ def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:
 
 def losses(run: Path | str) -> dict[int, float]:
     """Step → loss of a run's metrics.jsonl; a step twice is an error."""
-    found: dict[int, float] = {}
+    loss_by_step: dict[int, float] = {}
     for line in (Path(run) / "metrics.jsonl").read_text().splitlines():
-        said = json.loads(line)
-        if "loss" in said:
-            assert said["step"] not in found
-            found[said["step"]] = said["loss"]
-    return found
+        entry = json.loads(line)
+        if "loss" in entry:
+            assert entry["step"] not in loss_by_step
+            loss_by_step[entry["step"]] = entry["loss"]
+    return loss_by_step
 
 
 def points(run: Path | str) -> list[tuple[int, str, float]]:
     """Step, name and value of each point of a run's TensorBoard curves, from all of its files, sorted."""
     import tensorflow as tf
 
-    found = []
+    curve_points = []
     for path in (Path(run) / "tensorboard").glob("events*"):
         records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         for event in map(tf.compat.v1.Event.FromString, records):
-            found += [(event.step, value.tag, float(tf.make_ndarray(value.tensor))) for value in event.summary.value]
-    return sorted(found)
+            curve_points += [
+                (event.step, value.tag, float(tf.make_ndarray(value.tensor))) for value in event.summary.value
+            ]
+    return sorted(curve_points)

@@ -26,8 +26,8 @@ def save(folder: str, out: str, options: dict[str, Any], tokens: list[Any], spec
         tokenizer = load(folder, **options)
         for added, are_special in ((tokens, False), (special, True)):
             if added:
-                given = [AddedToken(**token) if isinstance(token, dict) else token for token in added]
-                tokenizer.add_tokens(given, special_tokens=are_special)
+                added_tokens = [AddedToken(**token) if isinstance(token, dict) else token for token in added]
+                tokenizer.add_tokens(added_tokens, special_tokens=are_special)
         tokenizer.save_pretrained(out)
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
@@ -49,7 +49,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     request = json.load(sys.stdin)
     answer = {
-        "saved": [save(**asked) for asked in request.get("save", [])],
+        "saved": [save(**save_request) for save_request in request.get("save", [])],
         "encoded": {folder: encode(folder, texts) for folder, texts in request.get("encode", {}).items()},
     }
     json.dump(answer, sys.stdout)

@@ -35,7 +35,7 @@ def lines(parts: list[str]) -> Iterator[Line]:
             yield from importlib.import_module(f"tests.benchmarks.bench_{part}").lines()
         except ImportError as error:
             print(f"| {part} | left out: {error} | | | |", flush=True)
-        *spent, clock = (after - before for after, before in zip(os.times(), began, strict=True))
+        *spent, clock = (end - start for end, start in zip(os.times(), began, strict=True))
         print(f"{part} took {clock:.0f} s by the clock, {sum(spent):.0f} s of the processors", file=sys.stderr)
 
 

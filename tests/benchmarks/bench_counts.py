@@ -45,8 +45,8 @@ def lines(*, pairs: int = 3, megabytes: int = 20) -> Iterator[Line]:
     """Yield a line for each corpus."""
     gc.disable()  # as workers do
     for name in bench_prepare.names():
-        with tempfile.TemporaryDirectory() as made:
-            folder = Path(made)
+        with tempfile.TemporaryDirectory() as temporary_folder:
+            folder = Path(temporary_folder)
             texts = bench_prepare.corpus(name, folder, megabytes=megabytes, times=1)
             _prepared(folder, counts=True)  # what the first run alone does: imports, probes of the tokenizer
             rounds = [(_prepared(folder, counts=True), _prepared(folder, counts=False)) for _ in range(pairs)]
@@ -59,13 +59,13 @@ def _prepared(folder: Path, *, counts: bool) -> Seconds:
     definition = registry.get("so_quality")
     task = definition.choose({})
     with tempfile.TemporaryDirectory() as out:
-        how = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
+        options = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
 
         def work() -> None:
             request = PrepareRequest(
                 definition,
                 task,
-                task_settings.requested(task, how),
+                task_settings.requested(task, options),
                 sources.resolve(str(folder / "rows.jsonl")),
                 tokenizer=str(bench_prepare.questions()[1]),
                 out=f"{out}/data",

@@ -87,20 +87,20 @@ def _command(*words: str) -> list[str]:
 @contextlib.contextmanager
 def watched_memory() -> Iterator[list[int]]:
     """Yield a list whose one number becomes the most MiB that the card had in use; 0 without nvidia-smi."""
-    most, ended = [0], threading.Event()
+    peak_memory, stop_event = [0], threading.Event()
     ask = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
 
     def watch() -> None:
-        while shutil.which("nvidia-smi") and not ended.wait(0.5):
-            said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
-            most[0] = max(most[0], int(said) if said.isdigit() else 0)
+        while shutil.which("nvidia-smi") and not stop_event.wait(0.5):
+            output = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+            peak_memory[0] = max(peak_memory[0], int(output) if output.isdigit() else 0)
 
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield most
+        yield peak_memory
     finally:
-        ended.set()
+        stop_event.set()
         thread.join()
 
 
@@ -132,19 +132,19 @@ def train(folder: Path, case: Case, *, number: int, gpu: bool) -> str:
         ends = []
         while process.poll() is None and time.monotonic() - since < LIMIT[gpu]:
             time.sleep(0.02)
-            made = _lines(out, "loss")
-            ends += [time.monotonic()] * (made - len(ends))
+            logged_steps = _lines(out, "loss")
+            ends += [time.monotonic()] * (logged_steps - len(ends))
             first = first or (ends[0] - since if ends else 0.0)
         process.kill()
-    said = (folder / "compiling.log").read_text(errors="replace")
+    log_text = (folder / "compiling.log").read_text(errors="replace")
     if process.returncode or not ends:
-        return f"failed after {time.monotonic() - since:.0f} s: " + " ".join(said.splitlines()[-2:])[-300:]
+        return f"failed after {time.monotonic() - since:.0f} s: " + " ".join(log_text.splitlines()[-2:])[-300:]
     later = ends[len(ends) // 3 :]
-    each = (later[-1] - later[0]) / max(len(later) - 1, 1)
-    peak = re.findall(r"(\d+% of the matrix peak)", said)
+    step_seconds = (later[-1] - later[0]) / max(len(later) - 1, 1)
+    peak = re.findall(r"(\d+% of the matrix peak)", log_text)
     return (
-        f"first step after {first:.1f} s, then {1e3 * each:.1f} ms each{', ' + peak[-1] if peak else ''}, "
-        f"{memory[0] / 1024:.1f} GiB; {compiling_of(said)}"
+        f"first step after {first:.1f} s, then {1e3 * step_seconds:.1f} ms each{', ' + peak[-1] if peak else ''}, "
+        f"{memory[0] / 1024:.1f} GiB; {compiling_of(log_text)}"
     )
 
 
@@ -206,11 +206,11 @@ def torch_step(case: Case, *, gpu: bool) -> str:
         step().item()
     took = []
     for _ in range(5):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         for _ in range(10 if gpu else 1):
             loss = step()
         loss.item()
-        took.append((time.perf_counter() - begun) / (10 if gpu else 1))
+        took.append((time.perf_counter() - start_time) / (10 if gpu else 1))
     memory = torch.cuda.max_memory_allocated() / 2**30 if gpu else 0.0
     return f"first step after {first:.1f} s, then {1e3 * statistics.median(took):.1f} ms each, {memory:.1f} GiB"
 
@@ -221,23 +221,23 @@ def main() -> None:
     parser.add_argument("--data", action="store_true")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--torch", default="", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    chosen, gpu = cases(tiny=given.tiny), not given.tiny
-    if given.torch:
-        print(torch_step(chosen[given.torch], gpu=gpu))
+    arguments = parser.parse_args()
+    chosen, gpu = cases(tiny=arguments.tiny), not arguments.tiny
+    if arguments.torch:
+        print(torch_step(chosen[arguments.torch], gpu=gpu))
         return
     for name, case in chosen.items():
-        write_data(given.folder / name, case)
-    if given.data:
+        write_data(arguments.folder / name, case)
+    if arguments.data:
         return
     for number in range(ROUNDS):  # the second time the program is kept
         for name, case in chosen.items():
-            print(f"{name}, t5prep: {train(given.folder / name, case, number=number, gpu=gpu)}", flush=True)
-            other = [sys.executable, "-m", __spec__.name, str(given.folder), f"--torch={name}"]
-            done = subprocess.run(
-                [*other, *(["--tiny"] if given.tiny else [])], capture_output=True, text=True, check=False
+            print(f"{name}, t5prep: {train(arguments.folder / name, case, number=number, gpu=gpu)}", flush=True)
+            torch_command = [sys.executable, "-m", __spec__.name, str(arguments.folder), f"--torch={name}"]
+            result = subprocess.run(
+                [*torch_command, *(["--tiny"] if arguments.tiny else [])], capture_output=True, text=True, check=False
             )
-            last = (done.stdout or done.stderr).strip().splitlines() or ["nothing said"]
+            last = (result.stdout or result.stderr).strip().splitlines() or ["nothing said"]
             print(f"{name}, PyTorch: {last[-1]}", flush=True)
 
 

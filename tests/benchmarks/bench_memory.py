@@ -39,18 +39,18 @@ def rows_to_repeat(rows_of: str) -> list[list[str]]:
 
 def linked(folder: Path, *, size: int, rows: list[list[str]]) -> int:
     """Write a gigabyte of CSV, and link its files until there are `size` bytes; return how many rows they have together."""
-    made = corpus(folder, size=min(size, LINKED_AFTER), rows=rows)
+    total_rows = corpus(folder, size=min(size, LINKED_AFTER), rows=rows)
     files = sorted(folder.iterdir())
     counts = [count_rows(file) for file in files]
-    assert sum(counts) == made
+    assert sum(counts) == total_rows
     written = sum(file.stat().st_size for file in files)
     for part in itertools.count(len(files)):
         if written >= size:
-            return made
-        again = files[part % len(files)]
-        os.link(again, folder / f"part-{part:04d}.csv")
-        written += again.stat().st_size
-        made += counts[part % len(files)]
+            return total_rows
+        source_file = files[part % len(files)]
+        os.link(source_file, folder / f"part-{part:04d}.csv")
+        written += source_file.stat().st_size
+        total_rows += counts[part % len(files)]
     raise AssertionError
 
 
@@ -62,16 +62,16 @@ def count_rows(path: Path) -> int:
 
 def corpus(folder: Path, *, size: int, rows: list[list[str]]) -> int:
     """Writes about `size` bytes of CSV; returns how many rows."""
-    header, *rest = rows
-    at, written, number = header.index("Id"), 0, 0
-    again = itertools.cycle(rest)
+    header, *data_rows = rows
+    id_index, written, number = header.index("Id"), 0, 0
+    repeated_rows = itertools.cycle(data_rows)
     for part in range(-(-size // FILE_BYTES)):
         with open(folder / f"part-{part:04d}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(header)
             while file.tell() < FILE_BYTES and written + file.tell() < size:
-                for row in itertools.islice(again, 500):
-                    writer.writerow([*row[:at], f"r{number}", *row[at + 1 :]])
+                for row in itertools.islice(repeated_rows, 500):
+                    writer.writerow([*row[:id_index], f"r{number}", *row[id_index + 1 :]])
                     number += 1
             written += file.tell()
     return number
@@ -89,9 +89,9 @@ def tree(pid: int) -> Iterator[int]:
 def resident(pid: int) -> int:
     """Bytes that a process and everything below it hold together: proportional, so that shared pages count once."""
     total = 0
-    for each in tree(pid):
+    for process_id in tree(pid):
         try:
-            rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
+            rollup = Path(f"/proc/{process_id}/smaps_rollup").read_text()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         total += sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
@@ -102,14 +102,14 @@ def peak(command: list[str]) -> tuple[int, float]:
     """The most that a command's processes held together at any time, and how long it took."""
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    most = 0
+    peak_bytes = 0
     while process.poll() is None:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            most = max(most, resident(process.pid))
+            peak_bytes = max(peak_bytes, resident(process.pid))
         time.sleep(0.1)
     if process.returncode:
         raise SystemExit(process.returncode)
-    return most, time.monotonic() - began
+    return peak_bytes, time.monotonic() - began
 
 
 @click.command()
@@ -131,17 +131,19 @@ def main(
         with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
             bytes_ = byte_sizes.parse(size, name="size")
             (Path(folder) / "rows").mkdir()
-            made = (linked if as_links else corpus)(Path(folder) / "rows", size=bytes_, rows=rows)
+            total_rows = (linked if as_links else corpus)(Path(folder) / "rows", size=bytes_, rows=rows)
             os.environ["T5PREP_CACHE"] = str(Path(folder) / "cache")
             out = str(Path(folder) / "out")
             task = ["text2text", "--inputs-column", "Body", "--targets-column", "Y"] if as_links else ["so_quality"]
             command = [sys.executable, "-m", "t5prep.cli", "prepare", *task, "--source", f"{folder}/rows"]
             command += ["--tokenizer", tokenizer, "--out", out, "--memory", memory, "--layout", layout]
-            most, seconds = peak(command)
-            there = load(out)
-            assert sum(split.records for split in there.splits.values()) + sum(there.rejected.values()) == made
+            peak_bytes, seconds = peak(command)
+            manifest = load(out)
+            assert (
+                sum(split.records for split in manifest.splits.values()) + sum(manifest.rejected.values()) == total_rows
+            )
             click.echo(
-                f"{size:>10} {made:>12,} {most / 2**20:>16,.0f} MiB {most / budget:>9.0%} {seconds:>8.0f}"
+                f"{size:>10} {total_rows:>12,} {peak_bytes / 2**20:>16,.0f} MiB {peak_bytes / budget:>9.0%} {seconds:>8.0f}"
                 f" {bytes_ / 1e6 / seconds:>6.1f}"
             )
 

@@ -87,8 +87,8 @@ def lines(*, pairs: int = 1, megabytes: int = 90, times: int = 1) -> Iterator[Li
     """Yield a line for each form of each corpus; of the first, also a second run, a task in Python, and one worker."""
     model = questions()[1]
     for name in names():
-        with tempfile.TemporaryDirectory() as made:
-            folder = Path(made)
+        with tempfile.TemporaryDirectory() as temporary_folder:
+            folder = Path(temporary_folder)
             os.environ["T5PREP_CACHE"] = str(folder / "cache")
             texts = corpus(name, folder, megabytes=megabytes, times=times)
             size = f"{name}, {sum(len(text.encode()) for text in texts) / 1e6:.0f} MB"
@@ -103,13 +103,13 @@ def lines(*, pairs: int = 1, megabytes: int = 90, times: int = 1) -> Iterator[Li
             if name != names()[0]:
                 continue
             file = folder / "rows.csv"
-            again = [ours("so_quality", file, folder, model, "--seed", seed + 1) for seed in range(pairs)]
-            yield Line(f"{size}, CSV again with another seed", FASTEST, list(zip(again, raw, strict=True)))
+            seed_seconds = [ours("so_quality", file, folder, model, "--seed", seed + 1) for seed in range(pairs)]
+            yield Line(f"{size}, CSV again with another seed", FASTEST, list(zip(seed_seconds, raw, strict=True)))
             both = [
                 [ours("so_quality", file, folder, model, "--fresh", "--workers", n) for n in (2, 1)]
                 for _ in range(pairs)
             ]
-            yield Line(f"{size}, CSV with two workers", "one worker", [(two, one) for two, one in both])
+            yield Line(f"{size}, CSV with two workers", "one worker", [(two, one_worker) for two, one_worker in both])
 
 
 def questions() -> tuple[list[dict[str, str]], Path]:
@@ -117,9 +117,9 @@ def questions() -> tuple[list[dict[str, str]], Path]:
     path, model = SHARED / "stackoverflow/questions_cp1252.csv", SHARED / "t5_tokenizer/spiece.model"
     csv.field_size_limit(sys.maxsize)
     with tempfile.TemporaryDirectory() as folder:
-        there = path.exists()
-        path = path if there else sample.write(Path(folder) / "questions.csv")
-        with open(path, newline="", encoding="cp1252" if there else "utf-8") as file:
+        is_available = path.exists()
+        path = path if is_available else sample.write(Path(folder) / "questions.csv")
+        with open(path, newline="", encoding="cp1252" if is_available else "utf-8") as file:
             rows = list(csv.DictReader(file))
     return rows, model if model.exists() else sample.tokenizer_path()
 
@@ -138,17 +138,17 @@ def corpus(name: str, folder: Path, *, megabytes: int, times: int) -> list[str]:
         writer.writerows(rows)
     pyarrow.parquet.write_table(pa.Table.from_pylist(rows), folder / "rows.parquet", row_group_size=16_384)
     numbers = ({"id": number, "text": text, "label": number % 2} for number, text in enumerate(texts, 1))
-    for path, some in (("rows.jsonl", rows), ("numbers.jsonl", numbers)):
+    for path, records in (("rows.jsonl", rows), ("numbers.jsonl", numbers)):
         with open(folder / path, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in some)
+            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return [f"quality:  {text}" for text in texts]
 
 
-def ours(task: str, source: Path, folder: Path, model: Path, *more: object) -> Seconds:
+def ours(task: str, source: Path, folder: Path, model: Path, *extra_options: object) -> Seconds:
     """Return what it takes to prepare a corpus with the command line."""
     shutil.rmtree(folder / "out", ignore_errors=True)
     command = [sys.executable, "-m", "t5prep.cli", "prepare", task, "--source", source, "--tokenizer", model]
-    return processor_time.of_command([*command, "--out", folder / "out", *more])
+    return processor_time.of_command([*command, "--out", folder / "out", *extra_options])
 
 
 def _raw(texts: list[str], model: Path) -> Seconds:

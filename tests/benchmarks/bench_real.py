@@ -40,8 +40,8 @@ def lines() -> Iterator[Line]:
     if not importlib.util.find_spec("torch"):
         raise ImportError("torch is needed")
     model = get_model_path()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        folder = Path(temporary_folder)
         data, run = folder / "data", folder / "run"
         processor_time.of_command([*CLI, *prepare_options(model), "--out", data])
         write_batches(folder, data, model)
@@ -51,9 +51,9 @@ def lines() -> Iterator[Line]:
         log = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         accuracy = next(line["validation_accuracy"] for line in reversed(log) if "validation_accuracy" in line)
         their_accuracy = json.loads((folder / "trainer.json").read_text())["eval_accuracy"]
-        what = f"MiniLM on SST-2, {STEPS} steps: accuracy {accuracy:.2%}, {ours.clock / 60:.1f} minutes"
-        beside = f"`Trainer` on the same batches: {their_accuracy:.2%}, {theirs.clock / 60:.1f} minutes"
-        yield Line(what, beside, [(ours, theirs)])
+        description = f"MiniLM on SST-2, {STEPS} steps: accuracy {accuracy:.2%}, {ours.clock / 60:.1f} minutes"
+        baseline = f"`Trainer` on the same batches: {their_accuracy:.2%}, {theirs.clock / 60:.1f} minutes"
+        yield Line(description, baseline, [(ours, theirs)])
 
 
 def prepare_options(model: Path) -> list[str]:
@@ -126,7 +126,9 @@ def train_with_transformers(folder: Path) -> None:
         train_dataset=rows[: STEPS * BATCH],
         eval_dataset=rows[STEPS * BATCH :],
         data_collator=collate,
-        compute_metrics=lambda found: {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())},
+        compute_metrics=lambda prediction: {
+            "accuracy": float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())
+        },
     )
     trainer.train()
     (folder / "trainer.json").write_text(json.dumps(trainer.evaluate()))

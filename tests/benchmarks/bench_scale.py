@@ -81,22 +81,22 @@ def watched(command: list[str]) -> tuple[float, Peak]:
     """Run a command, and return the CPU seconds (user and system) and the memory of it and all below it."""
     processor_time.adopt_orphans()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    first = worker = together = 0
+    first = worker = total = 0
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             break
-        for each in list(tree(process.pid)):
+        for process_id in list(tree(process.pid)):
             try:
-                high = highest(each)
+                high = highest(process_id)
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            first, worker = (max(first, high), worker) if each == process.pid else (first, max(worker, high))
-        together = max(together, resident(process.pid))
+            first, worker = (max(first, high), worker) if process_id == process.pid else (first, max(worker, high))
+        total = max(total, resident(process.pid))
         time.sleep(1)
     if status:
         raise SystemExit(process.stderr.read() if process.stderr else status)
-    return processor_time.of_usage(usage) + processor_time.of_orphans(), Peak(first, worker, together)
+    return processor_time.of_usage(usage) + processor_time.of_orphans(), Peak(first, worker, total)
 
 
 def prepare(
@@ -120,7 +120,7 @@ def prepare(
 
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
     resolved, task = sources.resolve(source), registry.get("text2text")
-    how = {
+    options = {
         "layout": "ragged",
         "input_length": 64,
         "target_length": 4,
@@ -137,7 +137,7 @@ def prepare(
         preparing.PrepareRequest(
             task,
             chosen,
-            task_settings.requested(chosen, how),
+            task_settings.requested(chosen, options),
             resolved,
             "sample:",
             str(out),
@@ -164,15 +164,15 @@ def join(links: int) -> None:
     from t5prep.preparation.near_duplicates import components
 
     def parts(size: int = 1 << 16) -> Iterator[np.ndarray]:
-        drawn = np.random.default_rng(0)
+        generator = np.random.default_rng(0)
         for _ in range(0, links, size):
-            rows = drawn.integers(0, links, size, dtype=np.uint64)
+            rows = generator.integers(0, links, size, dtype=np.uint64)
             ends = np.stack([rows, rows - rows % np.uint64(3)], axis=1) * np.uint64(0x9E3779B97F4A7C15)
             yield ends[ends[:, 0] != ends[:, 1]]
 
     rows = roots = 0
-    for found in components.components(parts()):
-        rows, roots = rows + len(found), roots + int((found[:, 0] == found[:, 1]).sum())
+    for row_roots in components.components(parts()):
+        rows, roots = rows + len(row_roots), roots + int((row_roots[:, 0] == row_roots[:, 1]).sum())
     print(f"{'':>10} {rows:,} rows in {roots:,} components")
 
 
@@ -197,7 +197,7 @@ def search(rows: int, *, alike: str) -> None:
     nothing_earlier = SimpleNamespace(settings=SimpleNamespace(dedup_against=()))
     begins = pa.array(np.arange(0, ROWS_A_SKETCH * SHINGLES + 1, SHINGLES, dtype=np.int32))
 
-    def made(folder: str) -> Iterator[sketches.Sketch]:
+    def make_sketches(folder: str) -> Iterator[sketches.Sketch]:
         for begin in range(0, rows, ROWS_A_SKETCH):
             row = np.arange(begin, begin + ROWS_A_SKETCH)
             original = row - (row % NEAR_EVERY == 1)
@@ -215,10 +215,10 @@ def search(rows: int, *, alike: str) -> None:
             yield sketch.spooled(Path(folder) / "sketches" / str(begin))
 
     with tempfile.TemporaryDirectory() as folder:
-        most = [0]
-        threading.Thread(target=watch_disk, args=(folder, most), daemon=True).start()
+        peak_bytes = [0]
+        threading.Thread(target=watch_disk, args=(folder, peak_bytes), daemon=True).start()
         began = time.process_time()
-        made_here = flow.Create("Sketches", step=list(made(folder)).copy)
+        made_here = flow.Create("Sketches", step=list(make_sketches(folder)).copy)
         sketched = time.process_time() - began
         work = SimpleNamespace(job=nothing_earlier, spool=folder)
         repeats = flow.ToList("List", (stages.repeats_of(made_here, settings, work),))
@@ -226,19 +226,19 @@ def search(rows: int, *, alike: str) -> None:
     took = time.process_time() - began - sketched
     print(
         f"{rows:>12,} rows: {1e6 * sketched / rows:.2f} CPU us a row to sketch, {1e6 * took / rows:.2f} to search; "
-        f"{dropped:,} repeat another one; {byte_sizes.text(most[0])} on the disk at most"
+        f"{dropped:,} repeat another one; {byte_sizes.text(peak_bytes[0])} on the disk at most"
     )
 
 
-def watch_disk(folder: str, most: list[int]) -> None:
+def watch_disk(folder: str, peak_bytes: list[int]) -> None:
     """Note in `most[0]` the most bytes that files of a folder ever have; looking takes a hundredth of the time."""
     while True:
         began, size = time.thread_time(), 0
-        for place, _, names in os.walk(folder):
+        for subfolder, _, names in os.walk(folder):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    size += os.stat(f"{place}/{name}").st_size
-        most[0] = max(most[0], size)
+                    size += os.stat(f"{subfolder}/{name}").st_size
+        peak_bytes[0] = max(peak_bytes[0], size)
         time.sleep(max(0.05, 100 * (time.thread_time() - began)))
 
 
@@ -248,7 +248,7 @@ def remembered_results() -> list[Any]:
 
     results: list[Any] = []
     run = beam.Pipeline.run
-    beam.Pipeline.run = lambda self, *how: results.append(run(self, *how)) or results[-1]
+    beam.Pipeline.run = lambda self, *arguments: results.append(run(self, *arguments)) or results[-1]
     return results
 
 
@@ -256,13 +256,13 @@ def pieces(result: Any, name: str, source_bytes: int) -> str:
     """Return in words how many pieces of records were shuffled at one place, of what sizes."""
     from apache_beam.metrics import MetricsFilter
 
-    (found,) = result.metrics().query(MetricsFilter().with_name(name))["distributions"] or [None]
-    if found is None:
+    (distribution,) = result.metrics().query(MetricsFilter().with_name(name))["distributions"] or [None]
+    if distribution is None:
         return f"{name}: not counted by this engine."
-    told = found.committed
+    totals = distribution.committed
     return (
-        f"{name}: {told.count:,} pieces, {told.sum / source_bytes:.2f} bytes of each of the source's, "
-        f"{byte_sizes.text(told.mean)} on average, {byte_sizes.text(told.max)} at most."
+        f"{name}: {totals.count:,} pieces, {totals.sum / source_bytes:.2f} bytes of each of the source's, "
+        f"{byte_sizes.text(totals.mean)} on average, {byte_sizes.text(totals.max)} at most."
     )
 
 
@@ -321,17 +321,17 @@ def main(
     for count in blocks:
         with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
             row_bytes = corpus(Path(folder) / "rows", rows=count * rows, words=near_words if near else few_words)
-            how = {
+            options = {
                 "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
                 "shards": shards or min(16_384, -(-count // 64)), "workers": workers,
                 "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only, "runner": runner,
                 "dedup": "near" if near else "none",
             }  # fmt: skip
             began = time.monotonic()
-            cpu, peak = watched([*module, "1", "--one", json.dumps(how)])
+            cpu, peak = watched([*module, "1", "--one", json.dumps(options)])
             memory = " ".join(f"{byte_sizes.text(part):>10}" for part in peak)
             click.echo(
-                f"{count:>10,} {how['shards']:>7,} {1000 * cpu / count:>12.3f} {cpu:>8.1f} "
+                f"{count:>10,} {options['shards']:>7,} {1000 * cpu / count:>12.3f} {cpu:>8.1f} "
                 f"{time.monotonic() - began:>7.1f} {memory}"
             )
 

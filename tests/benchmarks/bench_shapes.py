@@ -34,10 +34,10 @@ SHAPES: dict[str, tuple[str, dict[str, object]]] = {
 def corpus(folder: Path, *, rows: int, shape: str) -> None:
     """Write so many rows of one length in files."""
     folder.mkdir()
-    each = {"file": rows, "small": SMALL}.get(shape, -(-rows // FILES))
-    for begin in range(0, rows, each):
-        with open(folder / f"part-{begin // each:06d}.jsonl", "w", encoding="ascii") as file:
-            for row in range(begin, min(rows, begin + each)):
+    file_rows = {"file": rows, "small": SMALL}.get(shape, -(-rows // FILES))
+    for begin in range(0, rows, file_rows):
+        with open(folder / f"part-{begin // file_rows:06d}.jsonl", "w", encoding="ascii") as file:
+            for row in range(begin, min(rows, begin + file_rows)):
                 text = few_words(0) if shape == "text" else f"{row:08d} {few_words(row)}"
                 group = 0 if shape == "group" and row % 3 == 0 else row // 3
                 file.write(
@@ -55,8 +55,8 @@ def prepare(source: str, out: str, **choices: object) -> None:
 
     definition = registry.get("text2text")
     task = definition.choose({"inputs_column": "inputs", "targets_column": "targets"})
-    how = {"input_length": 64, "target_length": 4, "layout": "ragged", "shards": 16}
-    settings = task_settings.requested(task, {**how, **choices})
+    options = {"input_length": 64, "target_length": 4, "layout": "ragged", "shards": 16}
+    settings = task_settings.requested(task, {**options, **choices})
     run = RunOptions(workers=2)
     prepare_resolved(PrepareRequest(definition, task, settings, sources.resolve(source), "sample:", out, run))
 
@@ -75,8 +75,10 @@ def main(rows: int, only: str, one: str) -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             corpus(Path(folder) / "rows", rows=rows, shape=shape)
-            how = json.dumps({"source": f"{folder}/rows", "out": f"{folder}/out", **choices})
-            cpu, peak = watched([sys.executable, "-m", "tests.benchmarks.bench_shapes", str(rows), "--one", how])
+            options_json = json.dumps({"source": f"{folder}/rows", "out": f"{folder}/out", **choices})
+            cpu, peak = watched(
+                [sys.executable, "-m", "tests.benchmarks.bench_shapes", str(rows), "--one", options_json]
+            )
             memory = " ".join(f"{byte_sizes.text(part):>10}" for part in peak)
             click.echo(f"{name:>22} {1e6 * cpu / rows:>8.2f} CPU us a row {memory}   (first, a worker, together)")
 

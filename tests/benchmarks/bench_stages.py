@@ -51,7 +51,7 @@ STAGES = {
     "hash of shards": ("", "SHA-256 of the records"),
     "hash of the source": ("t5prep.sources:checksum", "SHA-256 of the file"),
 }
-START, REST = "start (100 rows)", "all else"
+START, REMAINDER = "start (100 rows)", "all else"
 _IDS, _ROWS = 4, 1.6  # bytes of an id; of sorted rows for each byte of their ids as uint16, measured
 
 
@@ -77,16 +77,20 @@ class Stopwatch:
             self._turn()
             self._running.append(stage)
             try:
-                made = function(*args, **options)
+                output = function(*args, **options)
             finally:
                 self._turn()
                 self._running.pop()
-            return self._pieces(stage, made) if isinstance(made, Iterator) and not isinstance(made, io.IOBase) else made
+            return (
+                self._pieces(stage, output)
+                if isinstance(output, Iterator) and not isinstance(output, io.IOBase)
+                else output
+            )
 
         return call
 
-    def _pieces(self, stage: str, made: Iterator) -> Iterator:
-        following = self.watch(stage, lambda: next(made, self))
+    def _pieces(self, stage: str, pieces: Iterator) -> Iterator:
+        following = self.watch(stage, lambda: next(pieces, self))
         while (piece := following()) is not self:
             yield piece
 
@@ -97,24 +101,24 @@ def _watched() -> Stopwatch:
     import pipelines.local  # noqa: F401 - before the watch begins
 
     stopwatch = Stopwatch()
-    for stage, (place, _) in STAGES.items():
-        if place:
-            module, _, path = place.partition(":")
+    for stage, (import_path, _) in STAGES.items():
+        if import_path:
+            module, _, path = import_path.partition(":")
             *inside, name = path.split(".")
             owner = functools.reduce(getattr, inside, importlib.import_module(module))
             setattr(owner, name, stopwatch.watch(stage, getattr(owner, name)))
 
     def sha256() -> Any:
-        own = hashlib.sha256()
+        hasher = hashlib.sha256()
         return SimpleNamespace(
-            update=stopwatch.watch("hash of shards", own.update), hexdigest=own.hexdigest, digest=own.digest
+            update=stopwatch.watch("hash of shards", hasher.update), hexdigest=hasher.hexdigest, digest=hasher.digest
         )
 
     importlib.import_module("t5prep.preparation.shards").hashlib = SimpleNamespace(sha256=sha256)
     return stopwatch
 
 
-def show(what: str, task: str, path: Path, texts: Sequence[str], model: Path) -> None:
+def show(description: str, task: str, path: Path, texts: Sequence[str], model: Path) -> None:
     """Print the budget of preparing one file with a task, given its texts, as a table in Markdown."""
     from pipelines.prepare import PrepareRequest, prepare_resolved
     from pipelines.run_options import RunOptions
@@ -124,12 +128,12 @@ def show(what: str, task: str, path: Path, texts: Sequence[str], model: Path) ->
     gc.disable()  # as workers do
     with tempfile.TemporaryDirectory() as folder:
         source, out = sources.resolve(str(path)), Path(folder) / "out"
-        how = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
+        options = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
         stopwatch.spent.clear()
         began = time.process_time()
         definition = registry.get(task)
         chosen = definition.choose({})
-        settings = task_settings.requested(chosen, how)
+        settings = task_settings.requested(chosen, options)
         run, cache = RunOptions(workers=0), Path(folder) / "kept"
         request = PrepareRequest(definition, chosen, settings, source, str(model), str(out), run, cache=cache)
         prepare_resolved(request)
@@ -150,17 +154,20 @@ def show(what: str, task: str, path: Path, texts: Sequence[str], model: Path) ->
     gc.enable()
     megabytes = path.stat().st_size / 1e6
     least = _least(path, texts, records, model)
-    stopwatch.spent[REST] = total - sum(stopwatch.spent.values())
+    stopwatch.spent[REMAINDER] = total - sum(stopwatch.spent.values())
     stopwatch.spent[START], least["Python imports numpy and pyarrow"] = start, _imports()
     print(
-        f"{what}, {megabytes:.0f} MB: {total / megabytes * 1e3:.1f} ms of a processor for a MB in one process\n\n"
+        f"{description}, {megabytes:.0f} MB: {total / megabytes * 1e3:.1f} ms of a processor for a MB in one process\n\n"
         "| stage | ms a MB | the least | ms a MB | times |\n|---|---|---|---|---|"
     )
-    beside = {stage: than for stage, (_, than) in STAGES.items()} | {START: "Python imports numpy and pyarrow"}
+    baselines = {stage: than for stage, (_, than) in STAGES.items()} | {START: "Python imports numpy and pyarrow"}
     for stage, seconds in stopwatch.spent.most_common():
-        own, other = seconds / megabytes * 1e3, least.get(beside.get(stage, ""), math.nan) / megabytes * 1e3
-        other_shown = f"{other:.2f} | {own / other:.1f}" if other > 0 else " | "
-        print(f"| {stage} | {own:.2f} | {beside.get(stage, '')} | {other_shown} |", flush=True)
+        stage_cost, baseline_cost = (
+            seconds / megabytes * 1e3,
+            least.get(baselines.get(stage, ""), math.nan) / megabytes * 1e3,
+        )
+        other_shown = f"{baseline_cost:.2f} | {stage_cost / baseline_cost:.1f}" if baseline_cost > 0 else " | "
+        print(f"| {stage} | {stage_cost:.2f} | {baselines.get(stage, '')} | {other_shown} |", flush=True)
     print(flush=True)
 
 
@@ -190,7 +197,9 @@ def _least(path: Path, texts: Sequence[str], records: bytes, model: Path) -> dic
         "SHA-256 of the records": lambda: hashlib.sha256(records),
         "SHA-256 of the file": lambda: hashlib.sha256(data),
     }
-    return {name: min(processor_time.of_call(one).processor for _ in range(2)) for name, one in work.items()}
+    return {
+        name: min(processor_time.of_call(operation).processor for _ in range(2)) for name, operation in work.items()
+    }
 
 
 def _imports() -> float:

@@ -18,7 +18,7 @@ from tests.benchmarks.processor_time import Line, Seconds
 CLI = (sys.executable, "-m", "t5prep.cli")
 PLAN = ("plan", "--model", "t5-base", "--batch", "8", "--tpu", "v5e-1")
 # Name → seconds of the processors that are asked for.
-ASKED = {
+TARGET_SECONDS = {
     "--help": 0.15,
     "100 rows prepared": 0.6,
     "doctor": 3,
@@ -30,13 +30,13 @@ ASKED = {
 
 
 def main() -> None:
-    processor_time.show(lines(sys.argv[1:] or [name for name in ASKED if "plan" not in name]))
+    processor_time.show(lines(sys.argv[1:] or [name for name in TARGET_SECONDS if "plan" not in name]))
 
 
 def lines(names: Sequence[str] = ("--help", "100 rows prepared"), *, rounds: int = 2) -> Iterator[Line]:
     """Yield a line for each of some starts; a run of the sample is trained first where one is needed."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        folder = Path(temporary_folder)
         data, run = folder / "data", folder / "run"
         prepare = ("prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out")
         train = ("train", "--recipe", "tiny", "--set", "steps=1", "--set", "warmup=0", "--data", data, "--out")
@@ -58,7 +58,11 @@ def lines(names: Sequence[str] = ("--help", "100 rows prepared"), *, rounds: int
                     "predict of one line": ("predict", folder / "line.txt", "--model", run, "--as-text"),
                 }
                 took.append(_took(*commands.get(name, PLAN)))
-            yield Line(name, "what is asked for", [(own, Seconds(ASKED[name], ASKED[name])) for own in took])
+            yield Line(
+                name,
+                "what is asked for",
+                [(seconds, Seconds(TARGET_SECONDS[name], TARGET_SECONDS[name])) for seconds in took],
+            )
 
 
 def _took(*command: object) -> Seconds:

@@ -42,10 +42,12 @@ def tensorflow_step():
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
     config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)
-    made = step_program(shape, config, layout=layout, input_length=INPUT_LENGTH, target_length=TARGET_LENGTH)
-    step = compile_now(made.program)
+    training_program = step_program(
+        shape, config, layout=layout, input_length=INPUT_LENGTH, target_length=TARGET_LENGTH
+    )
+    step = compile_now(training_program.program)
     batch = put_rows({name: ids for name, ids in draw_batch().items() if name != "attention_mask"}, layout)
-    state = [begin(random_weights(shape), made.variables)]
+    state = [begin(random_weights(shape), training_program.variables)]
 
     def run() -> float:
         *variables, metrics = step(*state[0], batch, np.float32(1e-4))
@@ -96,14 +98,14 @@ def lines(*, rounds: int = 3, steps: int = 4) -> Iterator[Line]:
     for process in sides:
         while process.stdout.readline() not in ("ready\n", ""):
             pass
-    took = [tuple(_asked(process, steps) for process in sides) for _ in range(rounds)]
+    took = [tuple(_request_steps(process, steps) for process in sides) for _ in range(rounds)]
     for process in sides:
         process.stdin.close()
         process.wait()
     yield Line("a training step, T5 of 4 + 4 layers, float32", "transformers on PyTorch", took)
 
 
-def _asked(process: subprocess.Popen, steps: int) -> Seconds:
+def _request_steps(process: subprocess.Popen, steps: int) -> Seconds:
     process.stdin.write(f"{steps}\n")
     process.stdin.flush()
     return Seconds(*map(float, process.stdout.readline().split()))

@@ -42,22 +42,22 @@ class Words:
 
     def copy(self, seed: int) -> pa.Array:
         """Return the texts in other words."""
-        drawn = np.random.default_rng(seed)
+        generator = np.random.default_rng(seed)
         words = self.words.copy()
         places = np.flatnonzero(self.is_word)
         frequent = places[:FREQUENT]
         for begin in range(0, len(frequent), WINDOW):
             window = frequent[begin : begin + WINDOW]
-            words[window] = words[drawn.permutation(window)]
+            words[window] = words[generator.permutation(window)]
         rare = places[FREQUENT:]
-        syllables = "".join(_SYLLABLES[drawn.integers(0, len(_SYLLABLES), len(rare) * 8)])
-        for number, place in enumerate(rare):
-            made = syllables[16 * number : 16 * number + len(words[place])]
-            words[place] = made.capitalize() if words[place][0].isupper() else made
-        named = pa.array(words, pa.string())
+        syllables = "".join(_SYLLABLES[generator.integers(0, len(_SYLLABLES), len(rare) * 8)])
+        for number, word_index in enumerate(rare):
+            new_word = syllables[16 * number : 16 * number + len(words[word_index])]
+            words[word_index] = new_word.capitalize() if words[word_index][0].isupper() else new_word
+        word_array = pa.array(words, pa.string())
         sizes = np.array([len(word.encode()) for word in words])
         ends = np.cumsum(sizes[self.tokens])[self.ends - 1]
-        text = named.take(pa.array(self.tokens))
+        text = word_array.take(pa.array(self.tokens))
         offsets = np.concatenate([[0], ends]).astype(np.int32)
         return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), text.buffers()[2])
 
@@ -68,7 +68,9 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     corpora = [Words(Path(sys.argv[1]) / f"{name}.jsonl") for name in CORPORA]
     for copy in range(copies):
-        texts = pa.chunked_array([words.copy(copy * len(CORPORA) + at) for at, words in enumerate(corpora)])
+        texts = pa.chunked_array(
+            [words.copy(copy * len(CORPORA) + corpus_index) for corpus_index, words in enumerate(corpora)]
+        )
         ids = pa.array([f"{copy}-{row}" for row in range(len(texts))])
         pq.write_table(pa.table({"id": ids, "text": texts}), out / f"copy-{copy:04d}.parquet", compression="zstd")
 

@@ -36,26 +36,30 @@ _PIECE, _LONGEST = 1000, 3000
 
 def folder() -> Path | None:
     """Return where the corpora are, as T5PREP_CORPORA says; None where it says nothing."""
-    said = os.environ.get("T5PREP_CORPORA", "")
-    return Path(said) if said and all((Path(said) / f"{name}.jsonl").exists() for name in NAMES) else None
+    folder_name = os.environ.get("T5PREP_CORPORA", "")
+    return (
+        Path(folder_name)
+        if folder_name and all((Path(folder_name) / f"{name}.jsonl").exists() for name in NAMES)
+        else None
+    )
 
 
 def texts(name: str) -> list[str]:
     """Return the texts of one of NAMES. Raises FileNotFoundError where they were not made."""
-    found = folder()
-    if found is None:
+    corpora_folder = folder()
+    if corpora_folder is None:
         raise FileNotFoundError("python -m tests.benchmarks.open_corpora FOLDER; then set T5PREP_CORPORA=FOLDER")
-    with open(found / f"{name}.jsonl", encoding="utf-8") as lines:
+    with open(corpora_folder / f"{name}.jsonl", encoding="utf-8") as lines:
         return [json.loads(line)["text"] for line in lines]
 
 
 def _documents(package: str, work: Path) -> Iterator[str]:
     subprocess.run(["apt-get", "download", "-qq", package], cwd=work, check=True, stderr=subprocess.DEVNULL)
     subprocess.run(["dpkg", "-x", *work.glob(f"{package}_*.deb"), work / package], check=True)
-    wanted = _MARKUP if package in _HTML_ONLY else _TEXT
+    suffixes = _MARKUP if package in _HTML_ONLY else _TEXT
     for path in sorted((work / package).rglob("*")):
         plain = path.name.removesuffix(".gz")
-        if path.is_symlink() or not path.is_file() or not plain.endswith((*wanted, *_TEXT)):
+        if path.is_symlink() or not path.is_file() or not plain.endswith((*suffixes, *_TEXT)):
             continue
         data = path.read_bytes()
         try:
@@ -74,7 +78,7 @@ def _pieces(text: str) -> Iterator[str]:
     for paragraph in text.split("\n\n"):
         piece = f"{piece}\n\n{paragraph}" if piece else paragraph
         if len(piece) > _PIECE:
-            yield from (piece[at : at + _LONGEST] for at in range(0, len(piece), _LONGEST))
+            yield from (piece[offset : offset + _LONGEST] for offset in range(0, len(piece), _LONGEST))
             piece = ""
     if len(piece) > 100:
         yield piece

@@ -58,14 +58,14 @@ def of_command(command: Sequence[object]) -> Seconds:
     adopt_orphans()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     words = [*map(str, command)]
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         began = time.perf_counter()
-        process = subprocess.Popen(words, stdout=said, stderr=said, env=environment)
+        process = subprocess.Popen(words, stdout=output, stderr=output, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         clock, process.returncode = time.perf_counter() - began, status
         if status:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(words)}: {said.read()[-2000:]}")
+            output.seek(0)
+            raise SystemExit(f"{' '.join(words)}: {output.read()[-2000:]}")
     return Seconds(clock, of_usage(usage) + of_orphans())
 
 
@@ -87,14 +87,17 @@ def show(lines: Iterable[Line]) -> None:
         "|---|---|---|---|---|",
         flush=True,
     )
-    for what, beside, rounds in lines:
+    for description, baseline, rounds in lines:
         ratios = [[theirs[side] / ours[side] for ours, theirs in rounds] for side in (0, 1)]
-        shown = [_shown(own) for own in ratios]
+        ratio_texts = [_format_ratios(side_ratios) for side_ratios in ratios]
         seconds = [statistics.median(ours[side] for ours, _ in rounds) for side in (0, 1)]
-        print(f"| {what} | {beside} | {shown[0]} | {shown[1]} | {seconds[0]:.2f}, {seconds[1]:.2f} |", flush=True)
+        print(
+            f"| {description} | {baseline} | {ratio_texts[0]} | {ratio_texts[1]} | {seconds[0]:.2f}, {seconds[1]:.2f} |",
+            flush=True,
+        )
 
 
-def _shown(ratios: Sequence[float]) -> str:
+def _format_ratios(ratios: Sequence[float]) -> str:
     """Return the median of some ratios, with the least and the most of them where they are several."""
     spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if len(ratios) > 1 else ""
     return f"{statistics.median(ratios):.2f}{spread}"

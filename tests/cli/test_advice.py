@@ -42,16 +42,16 @@ def _texts(path: Path) -> Iterator[str]:
 @functools.cache
 def advised() -> list[tuple[str, str]]:
     """Every advised command with the file that it stands in, and those of the README's sentences."""
-    found: dict[str, str] = {}
+    command_files: dict[str, str] = {}
     for folder in ("t5prep", "pipelines"):
         for path in sorted(readme.ROOT.joinpath(folder).rglob("*")):
             # Parsing each module would take seconds of each run of the tests, of whatever file.
             if path.suffix in (".py", ".html") and "t5prep " in path.read_text():
                 for text in _texts(path):
-                    found |= {_unquoted(match.group().strip()): path.name for match in _ADVISED.finditer(text)}
+                    command_files |= {_unquoted(match.group().strip()): path.name for match in _ADVISED.finditer(text)}
     sentences = re.findall(r"`(t5prep [^`]+)`", re.sub(r"```.*?```", "", readme.TEXT, flags=re.DOTALL))
-    found |= {" ".join(command.split()): "README.md" for command in sentences}
-    return [(where, command) for command, where in found.items() if _is_command(command)]
+    command_files |= {" ".join(command.split()): "README.md" for command in sentences}
+    return [(file_name, command) for command, file_name in command_files.items() if _is_command(command)]
 
 
 def _unquoted(command: str) -> str:
@@ -68,10 +68,10 @@ def _is_command(text: str) -> bool:
 
 def test_what_is_advised_is_taken() -> None:
     """One test, because each process of pytest would parse all modules to name the cases."""
-    assert not [wrong for where, text in advised() if (wrong := _what_is_wrong(where, text))]
+    assert not [wrong for file_name, text in advised() if (wrong := _what_is_wrong(file_name, text))]
 
 
-def _what_is_wrong(where: str, text: str) -> str:
+def _what_is_wrong(file_name: str, text: str) -> str:
     """Return what is wrong with a command: an option that is not there, a value that it does not take.
 
     Where it does not end in `...`, something that it needs may also be missing.
@@ -84,11 +84,11 @@ def _what_is_wrong(where: str, text: str) -> str:
     try:
         readme.parse(main, words)
     except click.exceptions.Exit:
-        return "" if words[-1] in ("--help", "--settings") else f"{where}: {text}: it ends at once"
+        return "" if words[-1] in ("--help", "--settings") else f"{file_name}: {text}: it ends at once"
     except click.MissingParameter as missing:
-        return "" if unfinished else f"{where}: {text}: {missing.format_message()}"
+        return "" if unfinished else f"{file_name}: {text}: {missing.format_message()}"
     except click.UsageError as wrong:
-        return f"{where}: {text}: {wrong.format_message()}"
+        return f"{file_name}: {text}: {wrong.format_message()}"
     return ""
 
 
@@ -151,39 +151,48 @@ def options_of(command: click.Command, prefix: str = "") -> dict[str, set[str]]:
     """The options of a command and of those in it, by their names."""
     if not isinstance(command, click.Group):
         return {prefix: {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}}
-    context, found = click.Context(command), dict[str, set[str]]()
+    context, options_by_command = click.Context(command), dict[str, set[str]]()
     for name in command.list_commands(context):
         inner = command.get_command(context, name)
         assert inner is not None
-        found |= options_of(inner, f"{prefix} {name}".strip())
-    return found
+        options_by_command |= options_of(inner, f"{prefix} {name}".strip())
+    return options_by_command
 
 
 @functools.cache
 def bare_options() -> list[tuple[str, str]]:
     """Every option that a string of a module names without a command before it, with the module."""
-    found = set()
+    mentions = set()
     for folder in ("t5prep", "pipelines"):
         for path in sorted(readme.ROOT.joinpath(folder).rglob("*.py")):
-            place = path.relative_to(readme.ROOT).as_posix()
+            module_path = path.relative_to(readme.ROOT).as_posix()
             for text in _texts(path):
-                rest = _ADVISED.sub(" ", text)
-                found |= {(place, one) for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])", rest)}
-    return sorted(found)
+                unadvised_text = _ADVISED.sub(" ", text)
+                mentions |= {
+                    (module_path, option)
+                    for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])", unadvised_text)
+                }
+    return sorted(mentions)
 
 
 def test_an_option_in_a_sentence_is_one_of_every_command_that_says_it() -> None:
     """`predict` advised `--delimiter`, which it did not have: whoever runs a folder's code can type what it names."""
     options, wrong = options_of(main), list[str]()
-    for place, option in bare_options():
-        owner = max((path for path in RUN_BY if place == path or place.startswith(f"{path}/")), key=len, default="")
-        if not owner or option in NAMED_WITH_THEIR_OWNER.get(place, ()) or re.search(r"--x|-x$", option):
+    for module_path, option in bare_options():
+        owner = max(
+            (path for path in RUN_BY if module_path == path or module_path.startswith(f"{path}/")), key=len, default=""
+        )
+        if not owner or option in NAMED_WITH_THEIR_OWNER.get(module_path, ()) or re.search(r"--x|-x$", option):
             continue
         for command in RUN_BY[owner]:
-            has = [own for name, own in options.items() if name == command or name.startswith(f"{command} ")]
+            has = [
+                command_options
+                for name, command_options in options.items()
+                if name == command or name.startswith(f"{command} ")
+            ]
             assert has, command
-            if not any(option in own for own in has):
-                wrong.append(f"{place} names {option}, which t5prep {command} lacks")
+            if not any(option in command_options for command_options in has):
+                wrong.append(f"{module_path} names {option}, which t5prep {command} lacks")
     assert not wrong
 
 
@@ -196,8 +205,8 @@ def test_an_option_in_a_sentence_is_one_of_every_command_that_says_it() -> None:
     ],
 )
 def test_a_slip_of_the_first_hour_is_told_what_to_type(line: str, advice: str) -> None:
-    done = CliRunner().invoke(main, line.split())
-    assert (done.exit_code, advice in done.stderr) == (2, True), done.stderr
+    result = CliRunner().invoke(main, line.split())
+    assert (result.exit_code, advice in result.stderr) == (2, True), result.stderr
 
 
 def test_a_style_that_is_off_writes_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,35 +55,39 @@ ELSEWHERE = {
 
 def _runnable() -> list[tuple[str, str]]:
     # Those of the published systems' table need each other's results: tests/test_published_table.py runs them in its order.
-    in_table = {said for lines in test_published_table.TABLE.values() for line in lines for said in line.ours}
-    chosen = [(where, text) for where, text in test_advice.advised() if "..." not in text and text not in in_table]
-    return [(where, text) for where, text in chosen if text.split()[1] not in ELSEWHERE or "--settings" in text]
+    in_table = {
+        table_command for lines in test_published_table.TABLE.values() for line in lines for table_command in line.ours
+    }
+    chosen = [
+        (file_name, text) for file_name, text in test_advice.advised() if "..." not in text and text not in in_table
+    ]
+    return [(file_name, text) for file_name, text in chosen if text.split()[1] not in ELSEWHERE or "--settings" in text]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that examples name: the sample prepared, a run on it, tables, texts and a filter."""
-    here = tmp_path_factory.mktemp("advice")
+    folder = tmp_path_factory.mktemp("advice")
     rows = [
         {"Id": str(n), "Title": f"Why {n}", "Body": f"It is <b>{n}</b>", "Y": ["HQ", "LQ_EDIT", "LQ_CLOSE"][n % 3],
          "text": f"a text number {n} of some words", "label": ["good", "bad"][n % 2], "body": f"body {n}"}
         for n in range(40)
     ]  # fmt: skip
-    preparing.write_csv(here / "mine.csv", rows)
-    preparing.write_csv(here / "questions.csv", rows[:3])
-    drawn = random.Random(0)
-    words = ["".join(drawn.choices("abcdefghijklmnoprstuvz", k=drawn.randint(2, 9))) for _ in range(600)]
+    preparing.write_csv(folder / "mine.csv", rows)
+    preparing.write_csv(folder / "questions.csv", rows[:3])
+    generator = random.Random(0)
+    words = ["".join(generator.choices("abcdefghijklmnoprstuvz", k=generator.randint(2, 9))) for _ in range(600)]
     for name in ("texts.txt", "wiki.txt"):
-        (here / name).write_text("\n".join(" ".join(drawn.choices(words, k=12)) + "." for _ in range(800)))
-    (here / "pages.jsonl").write_text("".join(json.dumps({"text": row["text"] * 9}) + "\n" for row in rows))
-    encoders.bert(here / "models" / "bert")
-    (here / "mine.py").write_text("def no_menus(text):\n    return text\n")
+        (folder / name).write_text("\n".join(" ".join(generator.choices(words, k=12)) + "." for _ in range(800)))
+    (folder / "pages.jsonl").write_text("".join(json.dumps({"text": row["text"] * 9}) + "\n" for row in rows))
+    encoders.bert(folder / "models" / "bert")
+    (folder / "mine.py").write_text("def no_menus(text):\n    return text\n")
     splits = {"train": 0.5, "validation": 0.5}
-    made = preparing.prepared(
-        here / "mine.csv", here / "data" / "sample", tokenizer="sample:", splits=splits, input_length=32
+    manifest = preparing.prepared(
+        folder / "mine.csv", folder / "data" / "sample", tokenizer="sample:", splits=splits, input_length=32
     )
-    toy_runs.begun(here / "runs" / "sample", made, data=str(here / "data" / "sample"))
-    return here
+    toy_runs.create_run(folder / "runs" / "sample", manifest, data=str(folder / "data" / "sample"))
+    return folder
 
 
 @pytest.mark.parametrize(("where", "text"), _runnable(), ids=str)
@@ -95,19 +99,21 @@ def test_what_is_advised_runs(
     monkeypatch.chdir(world)
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     words = [NAMES.get(word, word) for word in shlex.split(text)[1:]]
-    words = [OPEN[words[at - 1]] if word == "x" else word for at, word in enumerate(words)]
-    for place in ("models/sample", "models/folder", "models/dir"):
-        if words[:3] == ["push", "--model", place] and not (world / place).exists():
-            CliRunner().invoke(cli.main, ["export", "--model", "runs/sample", "--out", place], catch_exceptions=False)
+    words = [OPEN[words[index - 1]] if word == "x" else word for index, word in enumerate(words)]
+    for model_path in ("models/sample", "models/folder", "models/dir"):
+        if words[:3] == ["push", "--model", model_path] and not (world / model_path).exists():
+            CliRunner().invoke(
+                cli.main, ["export", "--model", "runs/sample", "--out", model_path], catch_exceptions=False
+            )
     if words[0] == "export" and (world / words[words.index("--out") + 1]).exists():
         words[words.index("--out") + 1] += "-again"
     if words[0] == "prepare" and "data/sample" in words:
         words[words.index("data/sample")] = "data/sample-again"
     words = readme.override(
-        words, *next((more for name, more in SHORT.items() if text.startswith(f"t5prep {name} ")), [])
+        words, *next((extra_options for name, extra_options in SHORT.items() if text.startswith(f"t5prep {name} ")), [])
     )
-    given = "quality: How do I sort a list?\n" if "--as-text" in words else None
-    result = CliRunner().invoke(cli.main, words, input=given)
+    standard_input = "quality: How do I sort a list?\n" if "--as-text" in words else None
+    result = CliRunner().invoke(cli.main, words, input=standard_input)
     assert result.exit_code == 0, (where, words, result.output[-2000:], result.exception)
 
 

@@ -39,12 +39,36 @@ def refused(*args: object) -> str:
     return line.removeprefix("Error: ")
 
 
-def so(source: Path, out: Path, *more: object) -> tuple[object, ...]:
-    return "prepare", "so_quality", "--source", source, "--tokenizer", SAMPLE, "--out", out, "--workers", 1, *more
+def build_so_quality_line(source: Path, out: Path, *extra_options: object) -> tuple[object, ...]:
+    return (
+        "prepare",
+        "so_quality",
+        "--source",
+        source,
+        "--tokenizer",
+        SAMPLE,
+        "--out",
+        out,
+        "--workers",
+        1,
+        *extra_options,
+    )
 
 
-def t2t(source: Path, out: Path, *more: object) -> tuple[object, ...]:
-    return "prepare", "text2text", "--source", source, "--tokenizer", SAMPLE, "--out", out, "--workers", 1, *more
+def t2t(source: Path, out: Path, *extra_options: object) -> tuple[object, ...]:
+    return (
+        "prepare",
+        "text2text",
+        "--source",
+        source,
+        "--tokenizer",
+        SAMPLE,
+        "--out",
+        out,
+        "--workers",
+        1,
+        *extra_options,
+    )
 
 
 COLUMNS = ("--inputs-column", "q", "--targets-column", "a")
@@ -53,7 +77,7 @@ COLUMNS = ("--inputs-column", "q", "--targets-column", "a")
 def test_unknown_names_say_the_closest(tmp_path: Path) -> None:
     assert 'Did you mean "so_quality"?' in refused("prepare", "so_qualty")
     rows = write_csv(tmp_path / "rows.csv", questions(3))
-    assert run(*so(rows, tmp_path / "out", "--truncation", "middle")).exit_code == 2
+    assert run(*build_so_quality_line(rows, tmp_path / "out", "--truncation", "middle")).exit_code == 2
     assert run("prepair").exit_code == 2
 
 
@@ -73,7 +97,9 @@ def test_a_name_or_value_with_a_newline_begins_no_line(tmp_path: Path) -> None:
 
 def test_missing_column_names_those_there_are(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", [{"Id": "1", "Text": "x", "Y": "HQ"}])
-    assert refused(*so(rows, tmp_path / "out")) == 'rows.csv has no column "Title"; it has Id, Text, Y.'
+    assert (
+        refused(*build_so_quality_line(rows, tmp_path / "out")) == 'rows.csv has no column "Title"; it has Id, Text, Y.'
+    )
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"q": "why?", "b": "because"}\n')
     assert refused(*t2t(lines, tmp_path / "out", *COLUMNS)) == 'rows.jsonl has no column "a"; it has q, b.'
@@ -114,32 +140,32 @@ def test_text2text_asks_for_its_columns(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_work(tmp_path: Path, option: str, value: str, says: str) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(12))
-    assert says in refused(*so(rows, tmp_path / "out", option, value))
+    assert says in refused(*build_so_quality_line(rows, tmp_path / "out", option, value))
 
 
 @pytest.mark.extra("seeds")
 def test_wrong_encoding_is_named_with_a_likely_one(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "stackoverflow/questions_cp1252.csv"
-    said = refused(*so(source, tmp_path / "out"))
-    assert said == (
+    message = refused(*build_so_quality_line(source, tmp_path / "out"))
+    assert message == (
         "questions_cp1252.csv is not utf-8: byte 0xb4 in line 310. Say what it is; it looks like --encoding cp1252"
     )
 
 
 def test_sources_that_hold_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert "does not exist" in refused(*so(tmp_path / "none.csv", out)) or "none.csv" in refused(
-        *so(tmp_path / "none.csv", out)
+    assert "does not exist" in refused(*build_so_quality_line(tmp_path / "none.csv", out)) or "none.csv" in refused(
+        *build_so_quality_line(tmp_path / "none.csv", out)
     )
     empty = tmp_path / "empty.csv"
     empty.touch()
-    assert "empty.csv is empty or has no header line" in refused(*so(empty, out))
+    assert "empty.csv is empty or has no header line" in refused(*build_so_quality_line(empty, out))
     header = tmp_path / "header.csv"
     header.write_text("Id,Title,Body,Y\n")
-    assert "no rows" in refused(*so(header, out))
+    assert "no rows" in refused(*build_so_quality_line(header, out))
     bad = write_csv(tmp_path / "bad.csv", [dict(row, Y="?") for row in questions(3)])
     assert "3 rows read, all rejected (unknown label 3: '?' is not one of LQ_CLOSE, LQ_EDIT, HQ" in refused(
-        *so(bad, out)
+        *build_so_quality_line(bad, out)
     )
     fake = tmp_path / "fake.parquet"
     fake.write_bytes(b"no parquet")
@@ -188,49 +214,55 @@ def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Pat
     rows, out = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "out"
     out.mkdir()
     (out / "thesis.tex").write_text("years of work")
-    assert "holds no dataset of t5prep (it holds thesis.tex)" in refused(*so(rows, out))
+    assert "holds no dataset of t5prep (it holds thesis.tex)" in refused(*build_so_quality_line(rows, out))
     assert (out / "thesis.tex").read_text() == "years of work"
-    other = tmp_path / "other"
-    assert run(*so(rows, other)).exit_code == 0
-    before = (other / manifest.NAME).read_bytes()
-    said = refused(*so(rows, other, "--input-length", 64, "--seed", 3))
-    assert "holds another dataset (task so_quality, 30 records), prepared with --input-length 512, --seed 0." in said
-    assert "with --truncation head_tail." in refused(*so(rows, other, "--truncation", "head"))
-    assert "prepared with no --masks." in refused(*so(rows, other, "--masks"))
-    assert "prepared with no --limit." in refused(*so(rows, other, "--limit", 10))
-    assert "prepared with --splits train=0.9,validation=0.1." in refused(*so(rows, other, "--splits", "train=1.0"))
-    assert "prepared with --dedup none." in refused(*so(rows, other, "--dedup", "exact"))
-    assert "prepared with --encoding utf-8." in refused(*so(rows, other, "--encoding", "utf-8-sig"))
-    assert (other / manifest.NAME).read_bytes() == before
-    assert run(*so(rows, other)).exit_code == 0  # the same one may be prepared again
+    dataset_folder = tmp_path / "other"
+    assert run(*build_so_quality_line(rows, dataset_folder)).exit_code == 0
+    original_bytes = (dataset_folder / manifest.NAME).read_bytes()
+    message = refused(*build_so_quality_line(rows, dataset_folder, "--input-length", 64, "--seed", 3))
+    assert "holds another dataset (task so_quality, 30 records), prepared with --input-length 512, --seed 0." in message
+    assert "with --truncation head_tail." in refused(
+        *build_so_quality_line(rows, dataset_folder, "--truncation", "head")
+    )
+    assert "prepared with no --masks." in refused(*build_so_quality_line(rows, dataset_folder, "--masks"))
+    assert "prepared with no --limit." in refused(*build_so_quality_line(rows, dataset_folder, "--limit", 10))
+    assert "prepared with --splits train=0.9,validation=0.1." in refused(
+        *build_so_quality_line(rows, dataset_folder, "--splits", "train=1.0")
+    )
+    assert "prepared with --dedup none." in refused(*build_so_quality_line(rows, dataset_folder, "--dedup", "exact"))
+    assert "prepared with --encoding utf-8." in refused(
+        *build_so_quality_line(rows, dataset_folder, "--encoding", "utf-8-sig")
+    )
+    assert (dataset_folder / manifest.NAME).read_bytes() == original_bytes
+    assert run(*build_so_quality_line(rows, dataset_folder)).exit_code == 0  # the same one may be prepared again
 
 
 def test_a_dataset_of_another_version_is_named_as_one(tmp_path: Path) -> None:
     rows, out = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "out"
-    assert run(*so(rows, out)).exit_code == 0
-    said = json.loads((out / manifest.NAME).read_text())
-    for changed, what in (
+    assert run(*build_so_quality_line(rows, out)).exit_code == 0
+    facts = json.loads((out / manifest.NAME).read_text())
+    for changed, expected in (
         (
-            {key: value for key, value in said.items() if key != "features"},
+            {key: value for key, value in facts.items() if key != "features"},
             "is not a whole manifest: required field missing",
         ),
-        ({**said, "settings": said["settings"] | {"mood": 1}}, "is not a whole manifest: extra fields found (mood)"),
-        ({**said, "schema": 1}, "has schema '1' (t5prep 0.1.0); t5prep 0.1.0 reads schema 2"),
+        ({**facts, "settings": facts["settings"] | {"mood": 1}}, "is not a whole manifest: extra fields found (mood)"),
+        ({**facts, "schema": 1}, "has schema '1' (t5prep 0.1.0); t5prep 0.1.0 reads schema 2"),
     ):
         (out / manifest.NAME).write_text(json.dumps(changed))
-        shown = refused("verify", str(out))
-        assert what in shown
-        assert "Prepare the dataset again" in shown
-        assert "a manifest that cannot be read" in refused(*so(rows, out))
+        message = refused("verify", str(out))
+        assert expected in message
+        assert "Prepare the dataset again" in message
+        assert "a manifest that cannot be read" in refused(*build_so_quality_line(rows, out))
     (out / manifest.NAME).write_text("{")
-    assert "a manifest that cannot be read" in refused(*so(rows, out))
+    assert "a manifest that cannot be read" in refused(*build_so_quality_line(rows, out))
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(3))
     (tmp_path / "file").touch()
-    assert "cannot be written (Not a directory)" in refused(*so(rows, tmp_path / "file/out"))
-    assert "cannot be written" in refused(*so(rows, "/proc/t5prep"))
+    assert "cannot be written (Not a directory)" in refused(*build_so_quality_line(rows, tmp_path / "file/out"))
+    assert "cannot be written" in refused(*build_so_quality_line(rows, "/proc/t5prep"))
 
 
 def test_no_space_left_is_one_sentence_and_leaves_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +302,8 @@ def test_rows_that_make_no_example_are_said_one_by_one(tmp_path: Path) -> None:
         b'9,"never closed,x,HQ\n'
         b"10,fine again,x,LQ_CLOSE\n"
     )
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE)
-    assert sum(split.records for split in made.splits.values()) == 3
+    dataset_manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+    assert sum(split.records for split in dataset_manifest.splits.values()) == 3
     assert [(line["row"], line["id"], line["reason"].partition(":")[0]) for line in rejected(tmp_path / "out")] == [
         (2, "2", "unknown label"),
         (3, "3", "empty text"),
@@ -280,7 +312,7 @@ def test_rows_that_make_no_example_are_said_one_by_one(tmp_path: Path) -> None:
         (7, None, "broken quoting"),
         (8, None, "broken quoting"),
     ]
-    assert made.rejected == {
+    assert dataset_manifest.rejected == {
         "NUL byte": 1, "broken quoting": 2, "empty text": 1, "unknown label": 1, "wrong number of fields": 1
     }  # fmt: skip
 
@@ -288,13 +320,13 @@ def test_rows_that_make_no_example_are_said_one_by_one(tmp_path: Path) -> None:
 def test_broken_bytes_deep_in_a_file_cost_only_their_rows(tmp_path: Path) -> None:
     source = tmp_path / "rows.csv"
     source.write_bytes(b"q,a\n" + (b"w" + b"o" * 1200 + b"w,that\n") * 1000 + b"br\x92ken,that\n" + b"what?,that\n" * 5)
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="text2text",
+    dataset_manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="text2text",
                     options={"inputs_column": "q", "targets_column": "a"})  # fmt: skip
-    assert made.rejected == {"not utf-8": 1}
+    assert dataset_manifest.rejected == {"not utf-8": 1}
     assert rejected(tmp_path / "out") == [
         {"file": "rows.csv", "row": 1001, "id": None, "reason": "not utf-8: byte 0x92 in q"}
     ]
-    assert sum(split.records for split in made.splits.values()) == 1005
+    assert sum(split.records for split in dataset_manifest.splits.values()) == 1005
 
 
 def test_protected_text_that_is_too_long_alone_is_rejected(tmp_path: Path) -> None:
@@ -302,8 +334,10 @@ def test_protected_text_that_is_too_long_alone_is_rejected(tmp_path: Path) -> No
         tmp_path / "rows.csv", [{"q": "why " * 40, "c": "x", "a": "y"}, {"q": "why", "c": "z " * 99, "a": "y"}]
     )
     options = {"inputs": "question: {q} context: {c}", "targets_column": "a", "protect": ["q"]}
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options, input_length=32)
-    assert made.rejected == {"protected text too long": 1}
+    dataset_manifest = prepared(
+        source, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options, input_length=32
+    )
+    assert dataset_manifest.rejected == {"protected text too long": 1}
 
 
 def test_starting_and_help_load_nothing_heavy() -> None:
@@ -313,5 +347,5 @@ def test_starting_and_help_load_nothing_heavy() -> None:
         "    assert CliRunner().invoke(main, args).exit_code == 0, args\n"
         "print([name for name in ('apache_beam', 'tensorflow', 'transformers', 'torch', 'jax') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

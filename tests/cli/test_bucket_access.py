@@ -8,14 +8,14 @@ from t5prep.io import gcs
 pytestmark = pytest.mark.extra("fake-gcs-server")
 
 
-def said(findings):
+def map_states(findings):
     return {finding.what.removeprefix("bucket: "): finding.state == "ok" for finding in findings}
 
 
 def test_a_bucket_that_works_says_so_and_is_left_as_it_was(bucket, front):
     gcs.write(f"{bucket}/data/a", b"1")
     findings = list(bucket_findings(f"{bucket}/data"))
-    assert said(findings) == {"list": True, "write": True, "read": True, "delete": True}
+    assert map_states(findings) == {"list": True, "write": True, "read": True, "delete": True}
     assert "sees 1 objects" in findings[0].seen
     assert list(gcs.objects(f"{bucket}/data")) == ["a"]
 
@@ -30,9 +30,9 @@ def test_a_bucket_that_works_says_so_and_is_left_as_it_was(bucket, front):
     ],
 )
 def test_what_is_not_allowed_comes_with_the_command_that_allows_it(bucket, front, kind, expected):
-    front.fault = lambda seen: "403" if seen.kind == kind else ""
+    front.fault = lambda request: "403" if request.kind == kind else ""
     findings = list(bucket_findings(bucket))
-    assert said(findings) == expected
+    assert map_states(findings) == expected
     refused = next(finding for finding in findings if finding.state == "wrong")
     assert "storage.objects." in refused.seen
     assert f"gcloud storage buckets add-iam-policy-binding {bucket} " in refused.seen

@@ -52,9 +52,9 @@ def test_completion_is_a_script_that_its_shell_reads(shell: str, tmp_path: Path)
     script = CliRunner().invoke(main, ["completion", shell])
     assert script.exit_code == 0
     assert f"_T5PREP_COMPLETE={shell}_complete" in script.output
-    if found := shutil.which(shell):  # bash is everywhere; that the others read it is seen where they are
+    if shell_path := shutil.which(shell):  # bash is everywhere; that the others read it is seen where they are
         (tmp_path / "script").write_text(script.output)
-        subprocess.run([found, "-n", str(tmp_path / "script")], check=True)
+        subprocess.run([shell_path, "-n", str(tmp_path / "script")], check=True)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ OfTensorFlow = type("UnknownError", (Exception,), {"__module__": "tensorflow.pyt
     ],
 )
 def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
-    shown = _failing.sentence(error)
-    assert shown is not None
-    assert said in shown.message
-    assert shown.exit_code == 1
+    shown_error = _failing.sentence(error)
+    assert shown_error is not None
+    assert said in shown_error.message
+    assert shown_error.exit_code == 1
 
 
 def test_a_signal_while_the_command_line_is_read_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +115,8 @@ def test_a_signal_while_the_command_line_is_read_is_a_sentence(monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(click.Group, "parse_args", interrupted)
-    ended = CliRunner().invoke(main, ["verify", "data"])
-    assert (ended.exit_code, ended.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+    result = CliRunner().invoke(main, ["verify", "data"])
+    assert (result.exit_code, result.stderr) == (1, "Error: Stopped. The same command begins again.\n")
 
 
 def test_an_error_ends_the_process_at_once_where_jax_may_compute() -> None:
@@ -127,8 +127,8 @@ def test_an_error_ends_the_process_at_once_where_jax_may_compute() -> None:
         "error = _failing.sentence(T5prepError('Stopped by SIGTERM')); error.show(); sys.exit(error.exit_code)"
     )
     for loaded, printed in ([], "taken down\n"), (["jax"], ""):
-        ended = subprocess.run([sys.executable, "-c", code, *loaded], capture_output=True, text=True, check=False)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (1, printed, "Error: Stopped by SIGTERM\n")
+        result = subprocess.run([sys.executable, "-c", code, *loaded], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout, result.stderr) == (1, printed, "Error: Stopped by SIGTERM\n")
 
 
 @pytest.mark.parametrize(

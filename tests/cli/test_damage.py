@@ -33,26 +33,28 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", range(3))
 def test_no_damage_ends_in_a_traceback(number: int, kit: Path, tmp_path: Path) -> None:
     with damage_kit.alone(tmp_path):
-        for at in range(number * CASES, (number + 1) * CASES):
-            if wrong := case(kit, Lines(random.Random(f"{SEED} {at}"), training=False), tmp_path):
-                pytest.fail(f"case {at}: {wrong}", pytrace=False)
+        for case_number in range(number * CASES, (number + 1) * CASES):
+            if wrong := case(kit, Lines(random.Random(f"{SEED} {case_number}"), training=False), tmp_path):
+                pytest.fail(f"case {case_number}: {wrong}", pytrace=False)
 
 
 def run(first: int, last: int) -> int:
     """Run cases, print each that went wrong, and return how many did."""
     faulthandler.enable()
     with tempfile.TemporaryDirectory() as folder:
-        place, wrongs, began = Path(folder), 0, time.monotonic()
-        with damage_kit.alone(place):
-            damage_kit.make(place / "kit", training=True)
-            for at in range(first, last):
+        work_folder, wrongs, began = Path(folder), 0, time.monotonic()
+        with damage_kit.alone(work_folder):
+            damage_kit.make(work_folder / "kit", training=True)
+            for case_number in range(first, last):
                 started = time.monotonic()
-                print(f"case {at}", end="\r", flush=True)
-                if wrong := case(place / "kit", Lines(random.Random(f"{SEED} {at}"), training=True), place):
-                    print(f"case {at}: {wrong}\n", flush=True)
+                print(f"case {case_number}", end="\r", flush=True)
+                if wrong := case(
+                    work_folder / "kit", Lines(random.Random(f"{SEED} {case_number}"), training=True), work_folder
+                ):
+                    print(f"case {case_number}: {wrong}\n", flush=True)
                     wrongs += 1
                 if (seconds := time.monotonic() - started) > 20:
-                    print(f"case {at} took {seconds:.0f} s", flush=True)
+                    print(f"case {case_number} took {seconds:.0f} s", flush=True)
         print(f"{last - first:,} cases in {time.monotonic() - began:.0f} s, {wrongs} of them wrong")
         return wrongs
 

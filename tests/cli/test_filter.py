@@ -64,12 +64,12 @@ def test_a_table_is_read_with_the_options_of_prepare(command: str, tmp_path: Pat
     """Their messages advised `--delimiter`, and they had no such option."""
     table = tmp_path / "rows.csv"
     table.write_bytes("1|naïve words here\n2|other words there\n".encode("cp1252"))
-    how = ["--delimiter", "|", "--encoding", "cp1252", "--columns", "id,body", "--column", "body", "--json"]
+    options = ["--delimiter", "|", "--encoding", "cp1252", "--columns", "id,body", "--column", "body", "--json"]
     words = {
         "filter": ["filter", "words:least=1", "--try", str(table)],
         "tokenizer check": ["tokenizer", "check", "sample:", "--source", str(table)],
     }[command]
-    done = CliRunner().invoke(main, [*words, *how], catch_exceptions=False)
-    assert json.loads(done.output)["texts"] == 2
+    result = CliRunner().invoke(main, [*words, *options], catch_exceptions=False)
+    assert json.loads(result.output)["texts"] == 2
     refused = CliRunner().invoke(main, [*words, "--delimiter", "::"])
     assert (refused.exit_code, "--delimiter" in refused.stderr) == (1, True)

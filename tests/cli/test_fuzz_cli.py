@@ -35,7 +35,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     prepared(csv, folder / "good", tokenizer="sample:", input_length=64)
     prepared(csv, folder / "packed", tokenizer="sample:", input_length=64, target_length=8, layout="packed")
     text = (folder / "good" / "manifest.json").read_bytes()
-    said = json.loads(text)
+    facts = json.loads(text)
     wrong: dict[str, bytes] = {
         "empty": b"",
         "half": text[: len(text) // 2],
@@ -44,10 +44,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "null": b"null",
         "number": b"1e999",
         "deep": b"[" * 100_000,
-        "newer": json.dumps({**said, "schema": manifest.SCHEMA + 1}).encode(),
-        "no-splits": json.dumps({key: value for key, value in said.items() if key != "splits"}).encode(),
-        "types": json.dumps({**said, "splits": 7, "lengths": "x", "tokenizer": None}).encode(),
-        "altered": json.dumps({**said, "created_by": 5, "rejected": {"x": 5}}).encode(),
+        "newer": json.dumps({**facts, "schema": manifest.SCHEMA + 1}).encode(),
+        "no-splits": json.dumps({key: value for key, value in facts.items() if key != "splits"}).encode(),
+        "types": json.dumps({**facts, "splits": 7, "lengths": "x", "tokenizer": None}).encode(),
+        "altered": json.dumps({**facts, "created_by": 5, "rejected": {"x": 5}}).encode(),
         "utf16": text.decode().encode("utf-16"),
     }
     for name, content in wrong.items():
@@ -110,8 +110,8 @@ def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tu
     context = click.Context(command)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            if (found := command.get_command(context, name)) is not None:
-                yield from _commands(found, (*path, name))
+            if (subcommand := command.get_command(context, name)) is not None:
+                yield from _commands(subcommand, (*path, name))
     else:
         yield path, command
 
@@ -138,8 +138,8 @@ def _line(draw: random.Random, commands: list[tuple[tuple[str, ...], click.Comma
     well = 0.0 if path[0] in NEVER_WELL else draw.choice([0.3, 0.9])
     line: list[str] = []
     for parameter in command.params:
-        wanted = parameter.required and draw.random() < 0.93
-        if not wanted and draw.random() > 0.18:
+        is_included = parameter.required and draw.random() < 0.93
+        if not is_included and draw.random() > 0.18:
             continue
         if isinstance(parameter, click.Argument):
             line.append(_value(draw, parameter, places, well))
@@ -166,7 +166,7 @@ def _line(draw: random.Random, commands: list[tuple[tuple[str, ...], click.Comma
 @pytest.mark.parametrize("number", drawn_seeds.seeds(1))
 def test_no_command_line_ends_in_a_traceback(number: int, places: list[str]) -> None:
     # explore answers until it is stopped: its own tests start it.
-    commands = [found for found in _commands(main) if found[0] != ("explore",)]
+    commands = [command for command in _commands(main) if command[0] != ("explore",)]
     draw = random.Random(f"{SEED} {number}")
     runner = CliRunner()
     for case in range(CASES):

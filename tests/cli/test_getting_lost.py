@@ -41,8 +41,8 @@ def test_a_licence_beside_the_rows_is_left_out(tmp_path: Path) -> None:
     folder.mkdir()
     write_csv(folder / "rows.csv", questions(9))
     (folder / "LICENSE").write_text("Do what you like.\n")
-    done = prepare(folder, tmp_path / "out")
-    assert (done.exit_code, "not read, because they are about the data: LICENSE" in done.stderr) == (0, True)
+    result = prepare(folder, tmp_path / "out")
+    assert (result.exit_code, "not read, because they are about the data: LICENSE" in result.stderr) == (0, True)
 
 
 def test_a_stranger_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_a_hub_that_does_not_answer_is_not_answered_by_its_own_name(monkeypatch:
     ],
 )
 def test_recipes_and_settings_are_completed(typed: list[str], begun: str, completed: str) -> None:
-    found = ShellComplete(main, {}, "t5prep", "_T5PREP_COMPLETE").get_completions(typed, begun)
-    assert completed in [item.value for item in found]
+    completions = ShellComplete(main, {}, "t5prep", "_T5PREP_COMPLETE").get_completions(typed, begun)
+    assert completed in [item.value for item in completions]
 
 
 def test_a_bucket_that_does_not_answer_is_said_and_given_up(

@@ -13,7 +13,7 @@ import pytest
 def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None:
     line = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(tmp_path / "out")]
     limit = megabytes << 20
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "t5prep.cli", *line, "--workers", "1"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         capture_output=True,
@@ -21,8 +21,8 @@ def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None
         env={"T5PREP_CACHE": str(tmp_path / "cache"), "OPENBLAS_NUM_THREADS": "1", "PATH": ""},
         check=False,
     )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
     assert line.startswith(
         f"Error: There is not enough memory for this: `ulimit -v` allows {megabytes:,} MiB, and 2,048 MiB"
     )
@@ -38,11 +38,11 @@ def test_where_address_space_is_limited_openblas_starts_one_thread() -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     for limit, threads in (("", "None"), (str(8 << 30), "1")):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code],
             env={**environment, "LIMIT": limit},
             capture_output=True,
             text=True,
             check=True,
         )
-        assert done.stdout.splitlines()[-1] == threads
+        assert result.stdout.splitlines()[-1] == threads

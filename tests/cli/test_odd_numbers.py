@@ -29,7 +29,7 @@ def float_options(command: click.Command, *names: str) -> Iterator[tuple[str, ..
             yield from float_options(command.get_command(context, name), *names, name)
     else:
         of_float = (click.types.FloatParamType, click.FloatRange)
-        yield from ((*names, one.opts[0]) for one in command.params if isinstance(one.type, of_float))
+        yield from ((*names, parameter.opts[0]) for parameter in command.params if isinstance(parameter.type, of_float))
 
 
 # What each command needs before it looks at such an option. --temperature and --top-p are looked at with --sample.

@@ -16,21 +16,23 @@ def test_reference_is_what_the_commands_say() -> None:
 
 
 def test_every_command_and_option_stands_in_it() -> None:
-    said = WRITTEN.read_text(encoding="utf-8")
+    reference_text = WRITTEN.read_text(encoding="utf-8")
     seen = 0
 
     def look(command: click.Command, path: str) -> None:
         nonlocal seen
-        assert path == "t5prep" or f"# {path}\n" in said, path
-        for one in command.params:
-            assert not isinstance(one, click.Option) or one.hidden or f"`{one.opts[0]}" in said, (path, one.opts)
+        assert path == "t5prep" or f"# {path}\n" in reference_text, path
+        for parameter in command.params:
+            assert (
+                not isinstance(parameter, click.Option) or parameter.hidden or f"`{parameter.opts[0]}" in reference_text
+            ), (path, parameter.opts)
             seen += 1
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in command.list_commands(context):
-                found = command.get_command(context, name)
-                assert found is not None
-                look(found, f"{path} {name}")
+                subcommand = command.get_command(context, name)
+                assert subcommand is not None
+                look(subcommand, f"{path} {name}")
 
     look(main, "t5prep")
     assert seen > 200
@@ -41,12 +43,12 @@ def test_examples_are_spelled_right() -> None:
     import readme
 
     examples = [line for line in WRITTEN.read_text(encoding="utf-8").splitlines() if line.startswith("t5prep ")]
-    shown = 0
+    example_count = 0
     for line in examples:
         if "[" in line:  # usage
             continue
         for command in readme.commands(readme.Code("", "sh", line.partition(" > ")[0].partition("  #")[0])):
             readme.parse(main, command.arguments)
-            shown += 1
-    assert shown > 25
+            example_count += 1
+    assert example_count > 25
     assert CliRunner().invoke(main, ["prepare", "--help"]).exit_code == 0

@@ -14,7 +14,7 @@ from t5prep.cli import COMMANDS, main
 from t5prep.errors import T5prepError
 from t5prep.preparation.source_rows import pinned
 
-HOW = ["--inputs-column", "text", "--targets-column", "label", "--tokenizer", "sample:", "--workers", "1"]
+OPTIONS = ["--inputs-column", "text", "--targets-column", "label", "--tokenizer", "sample:", "--workers", "1"]
 
 
 def all_commands(
@@ -26,8 +26,8 @@ def all_commands(
         assert command is not None
         if isinstance(command, click.Group):
             inner = click.Context(command, parent=context, info_name=name)
-            found = list(all_commands(command, inner, (*path, name)))
-            yield from found if path or name != "prepare" else found[:2]
+            subcommands = list(all_commands(command, inner, (*path, name)))
+            yield from subcommands if path or name != "prepare" else subcommands[:2]
         else:
             yield [*path, name], command
 
@@ -47,9 +47,12 @@ def test_every_option_that_comes_twice_is_an_error() -> None:
     assert len(options) > 100
     for words, option in options:
         name = max(option.opts, key=len)
-        given = [name] if option.is_flag else [name, "1"]
-        done = CliRunner().invoke(main, [*words, *given, *given])
-        assert (done.exit_code, f"{name} is given 2 times. Give it once." in done.output) == (2, True), (words, name)
+        option_words = [name] if option.is_flag else [name, "1"]
+        result = CliRunner().invoke(main, [*words, *option_words, *option_words])
+        assert (result.exit_code, f"{name} is given 2 times. Give it once." in result.output) == (2, True), (
+            words,
+            name,
+        )
 
 
 @pytest.fixture
@@ -65,21 +68,21 @@ def tables(tmp_path: Path) -> Path:
 
 def run(*words: object) -> tuple[int, str]:
     """Return the exit code and the output of a command."""
-    done = CliRunner().invoke(main, list(map(str, words)))
-    return done.exit_code, done.output
+    result = CliRunner().invoke(main, list(map(str, words)))
+    return result.exit_code, result.output
 
 
 def test_several_sources_are_one(tables: Path) -> None:
     sources = [tables / "x" / "x.csv", tables / "y" / "y.csv"]
-    code, said = run(
-        "prepare", "text2text", "--source", sources[0], "--source", sources[1], *HOW, "--out", tables / "a"
+    code, output = run(
+        "prepare", "text2text", "--source", sources[0], "--source", sources[1], *OPTIONS, "--out", tables / "a"
     )
-    assert code == 0, said
+    assert code == 0, output
     assert sorted(by_id(tables / "a")) == [f"{name}.csv:{row}" for name in "xy" for row in (1, 2, 3)]
     assert t5prep.why("y.csv:2", tables / "a")["source"]["file"] == "y.csv"
-    again = t5prep.prepare("text2text", source=list(reversed(sources)), out=tables / "b", tokenizer="sample:",
+    reordered_manifest = t5prep.prepare("text2text", source=list(reversed(sources)), out=tables / "b", tokenizer="sample:",
                            inputs_column="text", targets_column="label", workers=0)  # fmt: skip
-    assert again.splits == t5prep.load(tables / "a").splits
+    assert reordered_manifest.splits == t5prep.load(tables / "a").splits
     shards = [name for name in bytes_of(tables / "a") if name.endswith(".tfrecord")]
     assert all(bytes_of(tables / "a")[name] == bytes_of(tables / "b")[name] for name in shards)
 
@@ -87,10 +90,10 @@ def test_several_sources_are_one(tables: Path) -> None:
 def test_files_of_one_name_are_told_apart_and_names_tell_splits(tables: Path) -> None:
     for name in "xy":
         (tables / name / f"{name}.csv").unlink()
-    made = t5prep.prepare("text2text", source=[tables / "x", tables / "y"], out=tables / "a", tokenizer="sample:",
+    manifest = t5prep.prepare("text2text", source=[tables / "x", tables / "y"], out=tables / "a", tokenizer="sample:",
                           inputs_column="text", targets_column="label", workers=0)  # fmt: skip
-    assert [file.name for file in made.source.files] == ["1/test.csv", "1/train.csv", "2/test.csv", "2/train.csv"]
-    assert {name: split.records for name, split in made.splits.items()} == {"test": 6, "train": 6}
+    assert [file.name for file in manifest.source.files] == ["1/test.csv", "1/train.csv", "2/test.csv", "2/train.csv"]
+    assert {name: split.records for name, split in manifest.splits.items()} == {"test": 6, "train": 6}
     shutil.rmtree(tables / "a")
 
 
@@ -101,9 +104,9 @@ def test_sources_of_different_formats_are_all_read(tables: Path) -> None:
     (tables / "y" / "z.csv").write_text((tables / "y" / "y.csv").read_text())
     (tables / "x" / "x.csv").rename(tables / "x.csv")
     (tables / "x" / "x.jsonl").write_text('{"text": "a line", "label": "good"}\n' * 2)
-    made = t5prep.prepare("text2text", source=[tables / "x", tables / "y"], out=tables / "a", tokenizer="sample:",
+    manifest = t5prep.prepare("text2text", source=[tables / "x", tables / "y"], out=tables / "a", tokenizer="sample:",
                           inputs_column="text", targets_column="label", workers=0)  # fmt: skip
-    assert [file.name for file in made.source.files] == ["x.jsonl", "y.csv", "z.csv"]
+    assert [file.name for file in manifest.source.files] == ["x.jsonl", "y.csv", "z.csv"]
 
 
 def test_a_source_that_is_given_twice_is_refused(tables: Path) -> None:
@@ -123,8 +126,10 @@ def test_several_sources_are_pinned_each() -> None:
 
 def test_a_glob_without_quotes_is_not_an_option_of_beam(tables: Path) -> None:
     files = sorted((tables / "x").iterdir())
-    code, said = run("prepare", "text2text", "--source", *files, *HOW, "--out", tables / "a")
+    code, output = run("prepare", "text2text", "--source", *files, *OPTIONS, "--out", tables / "a")
     assert code == 2
-    assert 'a glob in quotes, as in --source "*.csv"' in said
-    code, said = run("prepare", "text2text", "--source", files[0], *HOW, "--out", tables / "a", "--", "--project=p")
-    assert "is for Beam's runners" in said
+    assert 'a glob in quotes, as in --source "*.csv"' in output
+    code, output = run(
+        "prepare", "text2text", "--source", files[0], *OPTIONS, "--out", tables / "a", "--", "--project=p"
+    )
+    assert "is for Beam's runners" in output

@@ -93,13 +93,15 @@ def words_of(command: click.Command, tested: click.Parameter, secret: str, data:
 def test_no_secret_is_shown_or_written(
     command: tuple[str, ...], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [
+    address_parameters = [
         (c, parameter) for words, c, parameter in text_parameters() if words == command and parameter.type is ADDRESS
     ]
     # Each option is given two of the secrets, and all options of a command together each of them.
     cycle = itertools.cycle(SECRETS)
     rounds = [
-        (c, parameter, next(cycle)) for c, parameter in found for _ in range(max(2, -(-len(SECRETS) // len(found))))
+        (c, parameter, next(cycle))
+        for c, parameter in address_parameters
+        for _ in range(max(2, -(-len(SECRETS) // len(address_parameters))))
     ]
     shutil.copytree(data, tmp_path / "data")
     monkeypatch.setattr(web_server.Server, "until_stopped", web_server.Server.server_close)
@@ -122,17 +124,23 @@ def test_what_is_made_of_secret_addresses_has_no_secret(internet: Internet, tmp_
     held_out = "https://planted0user:planted0password@example.org/test.csv?X-Signature=planted0query"
     out, run = tmp_path / "data", lambda *line: CliRunner().invoke(main, [str(word) for word in line])
     line = ("prepare", "so_quality", "--tokenizer", "sample:", "--input-length", 32, "--out", out, "--workers", 1)
-    made = run(*line, "--source", source, "--decontaminate", held_out)
-    assert made.exit_code == 0, made.output
-    again = run(*line, "--source", source, "--decontaminate", held_out)
-    said = [made, again, run("diff", out, out), run("report", out), run("why", rows[0]["Id"], "--data", out)]
-    said += [run("why", rows[5]["Id"], "--data", out, "--source", source)]
-    said += [run("table", out, tmp_path / "rejected.jsonl", "--rejected", "--source", source)]
-    assert [one.exit_code for one in said] == [0] * len(said), [one.output for one in said]
+    first_result = run(*line, "--source", source, "--decontaminate", held_out)
+    assert first_result.exit_code == 0, first_result.output
+    second_result = run(*line, "--source", source, "--decontaminate", held_out)
+    results = [
+        first_result,
+        second_result,
+        run("diff", out, out),
+        run("report", out),
+        run("why", rows[0]["Id"], "--data", out),
+    ]
+    results += [run("why", rows[5]["Id"], "--data", out, "--source", source)]
+    results += [run("table", out, tmp_path / "rejected.jsonl", "--rejected", "--source", source)]
+    assert [result.exit_code for result in results] == [0] * len(results), [result.output for result in results]
     assert "leak: " in (out / "rejected.jsonl").read_text()
     assert t5prep.load(out).settings.decontaminate == ("https://example.org/test.csv?X-Signature=…",)
-    for one in said:
-        assert "planted0" not in one.output
+    for result in results:
+        assert "planted0" not in result.output
     for path in [*tmp_path.rglob("*"), *Path(os.environ["XDG_STATE_HOME"]).rglob("*")]:
         assert not path.is_file() or b"planted0" not in path.read_bytes(), path
 
@@ -149,14 +157,14 @@ def test_an_address_keeps_its_request_to_itself() -> None:
     address = Address("https://me:planted0@example.org/a.csv?b=planted0")
     assert address.request.count("planted0") == 2
     assert Address(address).request == address.request
-    for shown in (
+    for text in (
         str(address),
         repr(address),
         f"{address}",
         pickle.dumps(address).decode("latin-1"),
         str(Path(address)),
     ):
-        assert "planted0" not in shown
+        assert "planted0" not in text
 
 
 @given(
@@ -164,10 +172,10 @@ def test_an_address_keeps_its_request_to_itself() -> None:
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8),
 )
 def test_a_public_form_has_no_password_and_stays_what_it_is(scheme: str, password: str) -> None:
-    shown = addresses.public(f"{scheme}user:planted0{password}planted1@host/a.csv")
-    assert "planted0" not in shown
-    assert "planted1" not in shown
-    assert addresses.public(shown) == shown
+    public_form = addresses.public(f"{scheme}user:planted0{password}planted1@host/a.csv")
+    assert "planted0" not in public_form
+    assert "planted1" not in public_form
+    assert addresses.public(public_form) == public_form
 
 
 @given(st.text(max_size=40))

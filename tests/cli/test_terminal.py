@@ -29,25 +29,25 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", ["inspect", "inspect --json", "report", "diff", "prepare", "missing"])
 def test_no_control_character_is_printed(tmp_path: Path, data: Path, command: str) -> None:
-    place = tmp_path / f"out{NASTY}"
+    out_path = tmp_path / f"out{NASTY}"
     words = {
         "report": ["report", str(data), "--out", str(tmp_path / f"page{NASTY}.html")],
         "diff": ["diff", str(data), str(_another(tmp_path))],
-        "prepare": ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(place)],
+        "prepare": ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(out_path)],
         "missing": ["verify", str(tmp_path / NASTY)],
     }.get(command, [*command.split(), str(data)])
     result = CliRunner().invoke(main, words)
-    said = result.output + result.stderr
-    assert "\\u001b" in said or "\\x1b" in said
-    assert not [character for character in said if not character.isprintable() and character not in "\n\t"]
+    output = result.output + result.stderr
+    assert "\\u001b" in output or "\\x1b" in output
+    assert not [character for character in output if not character.isprintable() and character not in "\n\t"]
     if command == "inspect --json":
         assert NASTY in json.loads(result.stdout)["records"][0]["id"]
 
 
 def test_a_colour_is_ours_alone() -> None:
     """A class whose name is written black would hide what follows on a black terminal."""
-    said = _terminal.visible(_terminal.styled("\x1b[30ma\x1b[0m", fg="red", bold=True) + "\x1b[2mb")
-    assert said == "\x1b[31m\x1b[1m\\u001b[30ma\\u001b[0m\x1b[0m\\u001b[2mb"
+    visible_text = _terminal.visible(_terminal.styled("\x1b[30ma\x1b[0m", fg="red", bold=True) + "\x1b[2mb")
+    assert visible_text == "\x1b[31m\x1b[1m\\u001b[30ma\\u001b[0m\x1b[0m\\u001b[2mb"
 
 
 def _another(folder: Path) -> Path:
@@ -69,9 +69,9 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
     os.killpg(run.pid, signal.SIGSTOP)  # however long this test then waits for a core, the work is under way
     os.killpg(run.pid, number) if number == signal.SIGINT else run.send_signal(number)
     os.killpg(run.pid, signal.SIGCONT)
-    said = run.communicate(timeout=600)[1]
+    error_output = run.communicate(timeout=600)[1]
     assert run.returncode == 1
-    assert [line for line in said.splitlines() if "SentencePiece tokenizes" not in line] == [
+    assert [line for line in error_output.splitlines() if "SentencePiece tokenizes" not in line] == [
         "Error: Stopped. The same command goes on: what was done is kept."
     ]
     subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -98,19 +98,19 @@ def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path:
     assert run.stdout.readline() == "begun\n"
     run.send_signal(number)
     (tmp_path / "sent").touch()
-    said = run.communicate(timeout=300)
-    assert (run.returncode, *said) == (1, "ended\n", "Error: Stopped. The same command begins again.\n")
+    outputs = run.communicate(timeout=300)
+    assert (run.returncode, *outputs) == (1, "ended\n", "Error: Stopped. The same command begins again.\n")
 
 
 def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:
     for closed in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
-        done = subprocess.run(
+        result = subprocess.run(
             f"{shlex.quote(sys.executable)} -m t5prep.cli verify {shlex.quote(str(data))} {closed}",
             shell=True,
             capture_output=True,
             text=True,
         )
-        assert (done.returncode, done.stderr) == (0, ""), closed
+        assert (result.returncode, result.stderr) == (0, ""), closed
 
 
 @pytest.mark.parametrize(

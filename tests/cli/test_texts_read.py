@@ -19,10 +19,15 @@ COMMANDS = {
 ROWS = [{"pair": {"en": f"word {n}", "de": None}, "list": [f"a {n}", "b"], "n": n, "none": ""} for n in range(8)]
 
 
-def run(name: str, source: Path, columns: Sequence[str], *more: str) -> tuple[int, str]:
+def run(name: str, source: Path, columns: Sequence[str], *extra_options: str) -> tuple[int, str]:
     """Return the exit code of a command on some columns of a source, and what it prints."""
-    given = [*COMMANDS[name], str(source), *(word for column in columns for word in ("--column", column)), *more]
-    result = CliRunner().invoke(main, given)
+    arguments = [
+        *COMMANDS[name],
+        str(source),
+        *(word for column in columns for word in ("--column", column)),
+        *extra_options,
+    ]
+    result = CliRunner().invoke(main, arguments)
     return result.exit_code, result.output
 
 
@@ -82,13 +87,22 @@ HEADERLESS = {
 def test_what_reads_a_table_without_names_is_advised(name: str, tmp_path: Path) -> None:
     line, options = HEADERLESS[name]
     (tmp_path / name).write_text(f"{line}\n" * 3)
-    given = ["prepare", "text2text", "--inputs-column", "text", "--targets-column", "label", "--tokenizer", "sample:"]
-    given += ["--source", str(tmp_path / name), "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(main, given)
+    arguments = [
+        "prepare",
+        "text2text",
+        "--inputs-column",
+        "text",
+        "--targets-column",
+        "label",
+        "--tokenizer",
+        "sample:",
+    ]
+    arguments += ["--source", str(tmp_path / name), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert "--format document" not in result.output
-    said = result.output.strip().splitlines()[-1]
-    assert said.endswith(f": {options}" if options else "it has text.")
+    message = result.output.strip().splitlines()[-1]
+    assert message.endswith(f": {options}" if options else "it has text.")
     if "column_1" not in options and "--columns" in options:
         words = [word.strip('"') for word in options.split(" ")]
-        assert CliRunner().invoke(main, [*given, *words]).exit_code == 0
+        assert CliRunner().invoke(main, [*arguments, *words]).exit_code == 0

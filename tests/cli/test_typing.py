@@ -70,11 +70,11 @@ def test_what_was_meant(here: None, line: str, code: int, said: str) -> None:
 
 
 def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
-    made = prepared(
+    manifest = prepared(
         "feedback.csv", Path("data/y"), tokenizer="sample:", task="text2text",
         options={"inputs_column": "Title", "targets_column": "Body", "id_column": "Y"},
     )  # fmt: skip
-    rejected, ids = made.warnings
+    rejected, ids = manifest.warnings
     assert rejected.startswith(
         "85% of all rows were rejected, most often for: duplicate id (17): kept is feedback.csv:"
     )

@@ -29,8 +29,8 @@ def data(tmp_path: Path) -> Path:
 def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
     from huggingface_hub import DatasetCard
 
-    made = manifest.load(data)
-    text = card.text(made)
+    dataset_manifest = manifest.load(data)
+    text = card.text(dataset_manifest)
     header = DatasetCard(text).data.to_dict()
     assert header["task_categories"] == ["text-classification"]
     assert header["size_categories"] == ["n<1K"]
@@ -40,15 +40,17 @@ def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
     ]
     assert "| 60 | 59 | 1 | 0 | 0 |" in text
     assert "| empty text | 1 |" in text
-    assert f"`{made.tokenizer.sha256}`" in text
+    assert f"`{dataset_manifest.tokenizer.sha256}`" in text
     assert str(data.parent) not in text, "no folder of this machine"
     assert "--input-length 64 " in text
 
 
 @pytest.mark.parametrize(("licence", "expected"), [("mit", "mit"), ("", ""), ("see Kaggle", "other")])
 def test_a_licence_is_the_hubs_name_of_it_or_other(data: Path, licence: str, expected: str) -> None:
-    made = manifest.load(data)
-    text = card.text(manifest.Manifest(**{**vars(made), "source": manifest.Source("a", "1", [], licence, "")}))
+    dataset_manifest = manifest.load(data)
+    text = card.text(
+        manifest.Manifest(**{**vars(dataset_manifest), "source": manifest.Source("a", "1", [], licence, "")})
+    )
     header = YAML.safe_load(text.split("---")[1])
     assert header.get("license", "") == expected
     assert header.get("license_name", "") == (licence if expected == "other" else "")
@@ -59,13 +61,13 @@ def test_a_card_of_push_is_removed_with_its_dataset_and_a_readme_of_the_user_sta
     tmp_path: Path,
     hub_that_takes: type[HubThatTakes],  # noqa: F811
 ) -> None:
-    before = bytes_of(data)
+    original_files = bytes_of(data)
     upload.push(str(data), repo="me/questions")
     assert card.is_ours((data / card.NAME).read_bytes())
     shutil.rmtree(data / "table")
     choices = {"tokenizer": "sample:", "input_length": 64, "layout": "ragged"}
     prepared(tmp_path / "rows.csv", data, **choices, fresh=True)
-    assert bytes_of(data) == before
+    assert bytes_of(data) == original_files
     (data / card.NAME).write_text("# Mine\n")
     prepared(tmp_path / "rows.csv", data, **choices, fresh=True)
     upload.push(str(data), repo="me/questions")
@@ -120,16 +122,16 @@ def test_what_is_no_whole_dataset_is_not_published(data: Path, hub_that_takes: t
 def test_what_strangers_wrote_is_shown_by_the_card_as_it_stands(data: Path) -> None:
     """Names of files, licences, labels and warnings are no Markdown, no HTML and no second line."""
     nasty = "a`<img src=x>`\n# [b](http://c)|.csv"
-    made = manifest.load(data)
-    made = dataclasses.replace(
-        made,
+    dataset_manifest = manifest.load(data)
+    dataset_manifest = dataclasses.replace(
+        dataset_manifest,
         source=manifest.Source(f"/home/me/{nasty}", nasty, [manifest.SourceFile(nasty, 1, "")], nasty, nasty),
-        task=dataclasses.replace(made.task, classes=[nasty]),
-        tokenizer=dataclasses.replace(made.tokenizer, name=f"/home/me/{nasty}", sha256=nasty),
-        settings=dataclasses.replace(made.settings, task=nasty, filter=(f"words:{nasty}",)),
+        task=dataclasses.replace(dataset_manifest.task, classes=[nasty]),
+        tokenizer=dataclasses.replace(dataset_manifest.tokenizer, name=f"/home/me/{nasty}", sha256=nasty),
+        settings=dataclasses.replace(dataset_manifest.settings, task=nasty, filter=(f"words:{nasty}",)),
         rejected={nasty: 1},
         warnings=[nasty],
     )
-    body = card.text(made).split(card.MARK)[1]
+    body = card.text(dataset_manifest).split(card.MARK)[1]
     assert body.count("&#60;img src=x&#62;") == 12
     assert not {"<img", "](http", "\n# ["} & {part for part in ("<img", "](http", "\n# [") if part in body}

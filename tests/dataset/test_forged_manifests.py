@@ -102,7 +102,7 @@ def changed(facts: Facts, draw: random.Random) -> Facts:
     """Return a manifest's facts with some values changed, removed, renamed or doubled, and the digest of what they are then."""
     facts = copy.deepcopy(facts)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        *above, name = draw.choice([place for place in places(facts) if place != ("digest",)])
+        *above, name = draw.choice([key_path for key_path in places(facts) if key_path != ("digest",)])
         holder = facts
         for step in above:
             holder = holder[step]
@@ -110,14 +110,18 @@ def changed(facts: Facts, draw: random.Random) -> Facts:
         if kind < 0.08:
             del holder[name]
         elif kind < 0.16 and isinstance(holder, dict):
-            holder[draw.choice([one for one in VALUES if isinstance(one, str) and len(one) < 1000])] = holder.pop(name)
+            holder[
+                draw.choice([candidate for candidate in VALUES if isinstance(candidate, str) and len(candidate) < 1000])
+            ] = holder.pop(name)
         elif kind < 0.3 and isinstance(value, list) and value:
             value.append(copy.deepcopy(draw.choice(value)))
         elif kind < 0.4 and type(value) in (int, float):
             holder[name] = value + draw.choice((-1, 1, 2, -2, 8, 100))
         else:
-            alike = [one for one in VALUES if type(one) is type(value)] if draw.random() < 0.6 else []
-            holder[name] = copy.deepcopy(draw.choice(alike or VALUES))
+            same_type_values = (
+                [candidate for candidate in VALUES if type(candidate) is type(value)] if draw.random() < 0.6 else []
+            )
+            holder[name] = copy.deepcopy(draw.choice(same_type_values or VALUES))
     return facts
 
 
@@ -130,16 +134,19 @@ def seal(facts: Facts) -> str:
 
 def commands(data: Path, out: Path) -> Iterator[list[str]]:
     """Yield the commands that read a dataset."""
-    here, other = str(data), str(data.with_name("reference"))
+    dataset, reference = str(data), str(data.with_name("reference"))
     yield from (
-        ["verify", here],
-        ["inspect", here, "-n", "2"],
-        ["inspect", here, "--split", "validation", "-n", "2", "--json"],
+        ["verify", dataset],
+        ["inspect", dataset, "-n", "2"],
+        ["inspect", dataset, "--split", "validation", "-n", "2", "--json"],
     )
-    yield from (["table", here, str(out / "t.csv")], ["table", here, str(out / "t.parquet")])
-    yield from (["table", here, "--rejected", str(out / "r.jsonl")], ["report", here, "--out", str(out / "r.html")])
-    yield from (["why", "1005", "--data", here], ["why", "a.csv:3", "--data", here])
-    yield from (["diff", here, other], ["diff", other, here])
+    yield from (["table", dataset, str(out / "t.csv")], ["table", dataset, str(out / "t.parquet")])
+    yield from (
+        ["table", dataset, "--rejected", str(out / "r.jsonl")],
+        ["report", dataset, "--out", str(out / "r.html")],
+    )
+    yield from (["why", "1005", "--data", dataset], ["why", "a.csv:3", "--data", dataset])
+    yield from (["diff", dataset, reference], ["diff", reference, dataset])
 
 
 def batches(data: Path) -> None:
@@ -170,7 +177,7 @@ def bounded() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TooSlowError
 
-    before = signal.signal(signal.SIGALRM, stop)
+    previous_handler = signal.signal(signal.SIGALRM, stop)
     _reset_peak()
     at_first, began = _peak(), time.process_time()
     signal.setitimer(signal.ITIMER_REAL, 12 * SECONDS)  # by the clock, for a machine that does other things too
@@ -178,7 +185,7 @@ def bounded() -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
     assert time.process_time() - began < SECONDS
     assert _peak() - at_first < MEMORY
 
@@ -193,8 +200,8 @@ def _peak() -> int:
         status = Path("/proc/self/status").read_text()
     except OSError:
         return 0
-    found = re.search(r"VmHWM:\s+(\d+)", status)
-    return int(found[1]) << 10 if found else 0
+    match = re.search(r"VmHWM:\s+(\d+)", status)
+    return int(match[1]) << 10 if match else 0
 
 
 def fault(data: Path, out: Path) -> str:
@@ -214,9 +221,9 @@ def fault(data: Path, out: Path) -> str:
             return f"{line}: {''.join(traceback.format_exception(result.exception))}"
         if result.exit_code not in (0, 1) or "\x1b" in result.output:
             return f"{line}: exit code {result.exit_code}: {result.output!r:.2000}"
-        said = result.stderr.strip().splitlines()
-        if result.exit_code and line[0] != "diff" and not 1 <= len(said) <= 2:
-            return f"{line}: {len(said)} lines: {said}"
+        error_lines = result.stderr.strip().splitlines()
+        if result.exit_code and line[0] != "diff" and not 1 <= len(error_lines) <= 2:
+            return f"{line}: {len(error_lines)} lines: {error_lines}"
         if len(result.stderr) > 5000:
             return f"{line}: a sentence of {len(result.stderr):,} characters"
     for read in (batches, look) if len(lines) > 1 else ():
@@ -246,11 +253,11 @@ def test_drawn_changes_of_a_manifest(datasets: Path, tmp_path: Path, monkeypatch
         assert not wrong, f"seed {seed}: {wrong}"
 
 
-def put(*place: str, value: Any) -> Callable[[Facts], None]:
+def set_value(*key_path: str, value: Any) -> Callable[[Facts], None]:
     def change(facts: Facts) -> None:
-        for name in place[:-1]:
+        for name in key_path[:-1]:
             facts = facts[name]
-        facts[place[-1]] = value
+        facts[key_path[-1]] = value
 
     return change
 
@@ -261,33 +268,33 @@ TRAIN = ("splits", "train")
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (put("index", "every", value={}), "index.every does not have the split 'train'"),
-        (put("index", "every", "train", value=0), "pages of no record"),
-        (put("lengths", "records", value={"x": 400}), "lengths.records has 'x'"),
-        (put("origins", "records", "x", value=1), "origins.records has 'x'"),
-        (put("settings", "delimiter", value="ab"), "--delimiter"),
-        (put("settings", "encoding", value="x\0y"), "--encoding"),
-        (put("settings", "encoding", value="hex"), "--encoding"),
-        (put("ledger", "inputs", "tokens_before", value={}), "tokens_before has no p50"),
+        (set_value("index", "every", value={}), "index.every does not have the split 'train'"),
+        (set_value("index", "every", "train", value=0), "pages of no record"),
+        (set_value("lengths", "records", value={"x": 400}), "lengths.records has 'x'"),
+        (set_value("origins", "records", "x", value=1), "origins.records has 'x'"),
+        (set_value("settings", "delimiter", value="ab"), "--delimiter"),
+        (set_value("settings", "encoding", value="x\0y"), "--encoding"),
+        (set_value("settings", "encoding", value="hex"), "--encoding"),
+        (set_value("ledger", "inputs", "tokens_before", value={}), "tokens_before has no p50"),
         (
-            put("ledger", "inputs", "worst", value=[{"id": "1", "tokens": 1, "lost": 1, "split": "x"}]),
+            set_value("ledger", "inputs", "worst", value=[{"id": "1", "tokens": 1, "lost": 1, "split": "x"}]),
             "which is no split",
         ),
-        (put(*TRAIN, "lengths", "joint", value=[[-5, -5, 3]]), "joint[0][0]"),
-        (put(*TRAIN, "lengths", "joint", value=[[1 << 40, 1 << 40, 1 << 40]]), "more than can be"),
-        (put(*TRAIN, "lengths", "inputs_before", value=[[-(1 << 62), 5]]), "inputs_before[0][0]"),
-        (put(*TRAIN, "lengths", "inputs_before", value=[[1 << 62, 1 << 62]]), "inputs_before[0][0]"),
-        (put(*TRAIN, "lengths", "step", value=[0, 1]), "step is 0"),
-        (put(*TRAIN, "records", value=1), "and its shards"),
-        (put(*TRAIN, "unk_rate", value=7), "unk_rate"),
-        (put("tokenizer", "padded_vocab_size", value=1 << 40), "a tokenizer of"),
-        (put("tokenizer", "pad_id", value=1 << 20), "tokenizer.pad_id"),
-        (put("index", "name", value=".."), "no name of a file"),
-        (put("rejected", value={"a": True}), "$.rejected"),
-        (put("settings", "x\n\x1b[2Jy", value=1), "extra fields found (x  [2Jy)"),
-        (put("source", "files", value=LONG), "files"),
-        (put("warnings", value=[1] * 500_000), "warnings"),
-        (put("features", value={str(i): i for i in range(100_000)}), "features"),
+        (set_value(*TRAIN, "lengths", "joint", value=[[-5, -5, 3]]), "joint[0][0]"),
+        (set_value(*TRAIN, "lengths", "joint", value=[[1 << 40, 1 << 40, 1 << 40]]), "more than can be"),
+        (set_value(*TRAIN, "lengths", "inputs_before", value=[[-(1 << 62), 5]]), "inputs_before[0][0]"),
+        (set_value(*TRAIN, "lengths", "inputs_before", value=[[1 << 62, 1 << 62]]), "inputs_before[0][0]"),
+        (set_value(*TRAIN, "lengths", "step", value=[0, 1]), "step is 0"),
+        (set_value(*TRAIN, "records", value=1), "and its shards"),
+        (set_value(*TRAIN, "unk_rate", value=7), "unk_rate"),
+        (set_value("tokenizer", "padded_vocab_size", value=1 << 40), "a tokenizer of"),
+        (set_value("tokenizer", "pad_id", value=1 << 20), "tokenizer.pad_id"),
+        (set_value("index", "name", value=".."), "no name of a file"),
+        (set_value("rejected", value={"a": True}), "$.rejected"),
+        (set_value("settings", "x\n\x1b[2Jy", value=1), "extra fields found (x  [2Jy)"),
+        (set_value("source", "files", value=LONG), "files"),
+        (set_value("warnings", value=[1] * 500_000), "warnings"),
+        (set_value("features", value={str(i): i for i in range(100_000)}), "features"),
     ],
 )
 def test_what_readers_would_believe_is_refused_when_it_is_loaded(

@@ -25,7 +25,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 
-KEPT = Path(__file__).parents[1] / "data" / "format"
+STORED_DATASETS = Path(__file__).parents[1] / "data" / "format"
 LAYOUTS: dict[str, dict[str, Any]] = {
     "padded": {"masks": True, "shards": 2},
     "ragged": {"layout": "ragged"},
@@ -47,23 +47,28 @@ def prepare(out: Path, layout: str) -> None:
     ]
     source = write_csv(out.parent / "rows.csv", [*rows, rows[3], rows[0] | {"Id": 99, "Body": "", "Title": ""}])
     choices = {"splits": {"train": 0.8, "validation": 0.2}, "input_length": 24, "target_length": 4, **LAYOUTS[layout]}
-    made = prepared(source, out, tokenizer="sample:", **choices)
-    made = dataclasses.replace(made, source=dataclasses.replace(made.source, uri="rows.csv"))  # not in the digest
-    (out / manifest.NAME).write_text(made.dumps(), encoding="utf-8")
+    dataset_manifest = prepared(source, out, tokenizer="sample:", **choices)
+    dataset_manifest = dataclasses.replace(
+        dataset_manifest, source=dataclasses.replace(dataset_manifest.source, uri="rows.csv")
+    )  # not in the digest
+    (out / manifest.NAME).write_text(dataset_manifest.dumps(), encoding="utf-8")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_datasets_that_were_written_once_stay_readable(layout: str) -> None:
-    made = verify(KEPT / layout)
-    assert made.settings.layout == LAYOUTS[layout].get("layout", "padded")
-    assert sum(split.examples for split in made.splits.values()) == 40
-    assert made.digest == json.loads((KEPT / layout / manifest.NAME).read_text(encoding="utf-8"))["digest"]
+    dataset_manifest = verify(STORED_DATASETS / layout)
+    assert dataset_manifest.settings.layout == LAYOUTS[layout].get("layout", "padded")
+    assert sum(split.examples for split in dataset_manifest.splits.values()) == 40
+    assert (
+        dataset_manifest.digest
+        == json.loads((STORED_DATASETS / layout / manifest.NAME).read_text(encoding="utf-8"))["digest"]
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_same_rows_make_the_same_bytes_as_ever(layout: str, tmp_path: Path) -> None:
     prepare(tmp_path / "out", layout)
-    for path in sorted((KEPT / layout).iterdir()):
+    for path in sorted((STORED_DATASETS / layout).iterdir()):
         if path.name != manifest.NAME:
             assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -72,18 +77,18 @@ def test_the_same_rows_make_the_same_bytes_as_ever(layout: str, tmp_path: Path) 
 def test_the_reader_in_plain_python_reads_what_ours_does(layout: str) -> None:
     scope: dict[str, Any] = {}
     exec(READERS[0], scope)
-    for split, expected in records(KEPT / layout).items():
-        assert list(scope["read"](KEPT / layout, split)) == expected
+    for split, expected in records(STORED_DATASETS / layout).items():
+        assert list(scope["read"](STORED_DATASETS / layout, split)) == expected
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_reader_in_tensorflow_reads_what_ours_does(layout: str) -> None:
     scope: dict[str, Any] = {}
     exec(READERS[1], scope)
-    for split, expected in records(KEPT / layout).items():
+    for split, expected in records(STORED_DATASETS / layout).items():
         read = [
-            {name: value.numpy().tolist() for name, value in one.items()}
-            for one in scope["dataset"](KEPT / layout, split)
+            {name: value.numpy().tolist() for name, value in record.items()}
+            for record in scope["dataset"](STORED_DATASETS / layout, split)
         ]
         assert read == expected
 
@@ -103,7 +108,7 @@ def _trained(host: int, hosts: int, start: int) -> list[dict[str, list]]:
     import t5prep
 
     batches = t5prep.train_batches(
-        str(KEPT / "padded"), global_batch=BATCH, seed=SEED, start_step=start, host=host, hosts=hosts
+        str(STORED_DATASETS / "padded"), global_batch=BATCH, seed=SEED, start_step=start, host=host, hosts=hosts
     )
     return [
         {name: np.asarray(batch[name]).tolist() for name in ("input_ids", "labels")}
@@ -126,14 +131,15 @@ def test_the_order_of_training_is_as_the_page_says(host: int, hosts: int, start:
     assert len(expected) == STEPS - start
     assert expected[0] != expected[-1]
     scope = _scope(5)
-    batches = scope["Batches"](KEPT / "padded", "train", BATCH, seed=SEED, host=host, hosts=hosts)
+    batches = scope["Batches"](STORED_DATASETS / "padded", "train", BATCH, seed=SEED, host=host, hosts=hosts)
     plain = [
         {name: [record[name] for record in batches[step]] for name in ("input_ids", "labels")}
         for step in range(start, STEPS)
     ]
     assert plain == expected
     read = [
-        {name: value.numpy().tolist() for name, value in one.items()} for one in scope["steps"](batches, start, STEPS)
+        {name: value.numpy().tolist() for name, value in batch.items()}
+        for batch in scope["steps"](batches, start, STEPS)
     ]
     assert read == expected
 
@@ -142,13 +148,13 @@ def test_the_order_of_training_is_as_the_page_says(host: int, hosts: int, start:
 @pytest.mark.parametrize(("host", "hosts", "start"), [(0, 1, 0), (1, 2, 13)])
 def test_grain_reads_the_order_of_training(host: int, hosts: int, start: int) -> None:
     scope = _scope(4)
-    batches = scope["Batches"](KEPT / "padded", "train", BATCH, seed=SEED, host=host, hosts=hosts)
-    one = scope["iterator"](batches, STEPS)
+    batches = scope["Batches"](STORED_DATASETS / "padded", "train", BATCH, seed=SEED, host=host, hosts=hosts)
+    iterator = scope["iterator"](batches, STEPS)
     for _ in range(start):
-        next(one)
-    other = scope["iterator"](batches, STEPS)
-    other.set_state(one.get_state())
-    read = [{name: value.tolist() for name, value in batch.items()} for batch in other]
+        next(iterator)
+    resumed_iterator = scope["iterator"](batches, STEPS)
+    resumed_iterator.set_state(iterator.get_state())
+    read = [{name: value.tolist() for name, value in batch.items()} for batch in resumed_iterator]
     assert read == _trained(host, hosts, start)
 
 
@@ -179,18 +185,18 @@ def test_a_whole_split_is_read_in_the_order_of_training(tmp_path: Path) -> None:
 def test_pytorch_reads_the_order_of_training(host: int, hosts: int, start: int, workers: int, tmp_path: Path) -> None:
     """In a process of its own: TensorFlow and PyTorch do not live in one everywhere."""
     (script := tmp_path / "read.py").write_text(READERS[0] + READERS[2] + READERS[3] + _TORCH)
-    command = [sys.executable, str(script), str(KEPT / "padded"), *map(str, (host, hosts, start, workers))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert [json.loads(line) for line in done.stdout.splitlines()] == _trained(host, hosts, start)
+    command = [sys.executable, str(script), str(STORED_DATASETS / "padded"), *map(str, (host, hosts, start, workers))]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in result.stdout.splitlines()] == _trained(host, hosts, start)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_digest_is_as_the_page_says(layout: str) -> None:
-    facts = json.loads((KEPT / layout / manifest.NAME).read_text(encoding="utf-8"))
-    said = facts.pop("digest")
+    facts = json.loads((STORED_DATASETS / layout / manifest.NAME).read_text(encoding="utf-8"))
+    expected_digest = facts.pop("digest")
     del facts["created_by"], facts["source"]["uri"], facts["tokenizer"]["name"], facts["settings"]["shards"]
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-    assert hashlib.sha256(text.encode()).hexdigest() == said
+    assert hashlib.sha256(text.encode()).hexdigest() == expected_digest
 
 
 def test_the_schema_has_the_fields_of_the_manifest() -> None:
@@ -198,7 +204,7 @@ def test_the_schema_has_the_fields_of_the_manifest() -> None:
     for kind, described in (
         (manifest.Manifest, schema.SCHEMA),
         *((getattr(manifest, name.title()), schema.SCHEMA["$defs"][name]) for name in ("shard", "split", "feature", "rows")),
-        *((getattr(manifest, name), schema.SCHEMA["properties"][place]) for name, place in (
+        *((getattr(manifest, name), schema.SCHEMA["properties"][key]) for name, key in (
             ("TaskFacts", "task"), ("Source", "source"), ("Tokenizer", "tokenizer"))),
         (Settings, schema.SCHEMA["$defs"]["settings"]),
     ):  # fmt: skip
@@ -207,7 +213,7 @@ def test_the_schema_has_the_fields_of_the_manifest() -> None:
 
 
 def test_what_is_no_manifest_does_not_fit_the_schema() -> None:
-    facts = json.loads((KEPT / "padded" / manifest.NAME).read_text(encoding="utf-8"))
+    facts = json.loads((STORED_DATASETS / "padded" / manifest.NAME).read_text(encoding="utf-8"))
     assert schema.problems(facts) == []
     for change in (
         {"schema": 1}, {"digest": "x"}, {"splits": {"train": {}}}, {"warnings": [1]}, {"settings": facts["settings"] | {"mood": 1}},
@@ -221,6 +227,6 @@ def test_what_is_no_manifest_does_not_fit_the_schema() -> None:
 
 if __name__ == "__main__":
     for name in LAYOUTS:
-        shutil.rmtree(KEPT / name, ignore_errors=True)
-        prepare(KEPT / name, name)
-    (KEPT / "rows.csv").unlink()
+        shutil.rmtree(STORED_DATASETS / name, ignore_errors=True)
+        prepare(STORED_DATASETS / name, name)
+    (STORED_DATASETS / "rows.csv").unlink()

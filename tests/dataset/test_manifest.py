@@ -74,10 +74,10 @@ def test_what_is_written_is_what_is_read() -> None:
 def test_a_value_of_another_type_is_no_manifest(place: tuple[str, ...], value: Any) -> None:
     """Sealed with its own digest: whoever wrote it did not alter it."""
     facts = json.loads(MADE.dumps())
-    at = facts
+    holder = facts
     for name in place[:-1]:
-        at = at[name]
-    at[place[-1]] = value
+        holder = holder[name]
+    holder[place[-1]] = value
     facts["digest"] = manifest._digest(facts)
     with pytest.raises(DatasetError, match=f"not a whole manifest: .*{place[-1]}"):
         manifest.loads(json.dumps(facts), location="it")
@@ -86,18 +86,18 @@ def test_a_value_of_another_type_is_no_manifest(place: tuple[str, ...], value: A
 def test_many_shards_need_memory_for_themselves_alone() -> None:
     """Writing a manifest of 5,000 shards takes less than a hundred bytes for each, reading it less than a thousand."""
     shards = [Shard(f"train.tfrecord-{i:05d}-of-05000", i, 9, f"{i:064x}") for i in range(5000)]
-    made = dataclasses.replace(
+    dataset_manifest = dataclasses.replace(
         MADE, splits={"train": dataclasses.replace(MADE.splits["train"], shards=shards, records=sum(range(5000)))}
     ).sealed()
-    text = made.dumps()
+    text = dataset_manifest.dumps()
     size = len(text.encode())
     tracemalloc.start()
     try:
-        assert sum(map(len, made.pieces())) == size
-        assert made.sealed() == made
+        assert sum(map(len, dataset_manifest.pieces())) == size
+        assert dataset_manifest.sealed() == dataset_manifest
         assert tracemalloc.get_traced_memory()[1] < 100 * len(shards) + (1 << 20)
         tracemalloc.reset_peak()
-        assert manifest.loads(text, location="it") == made
+        assert manifest.loads(text, location="it") == dataset_manifest
         assert tracemalloc.get_traced_memory()[1] < 700 * len(shards) + (1 << 20)
     finally:
         tracemalloc.stop()
@@ -169,16 +169,16 @@ def toy() -> manifest.Manifest:
 
 
 def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -> None:
-    said = {**json.loads(MADE.dumps()), "mood": "good"}
-    said["splits"]["train"]["mood"] = {"a": 1}
+    facts = {**json.loads(MADE.dumps()), "mood": "good"}
+    facts["splits"]["train"]["mood"] = {"a": 1}
     with pytest.raises(DatasetError, match="was altered"):
-        manifest.loads(json.dumps(said), location="it")
-    said["digest"] = manifest._digest(said)
-    read = manifest.loads(json.dumps(said), location="it")
+        manifest.loads(json.dumps(facts), location="it")
+    facts["digest"] = manifest._digest(facts)
+    read = manifest.loads(json.dumps(facts), location="it")
     assert dataclasses.replace(read, digest=MADE.digest) == MADE
-    said["mood"] = "bad"
+    facts["mood"] = "bad"
     with pytest.raises(DatasetError, match="was altered"):
-        manifest.loads(json.dumps(said), location="it")
+        manifest.loads(json.dumps(facts), location="it")
 
 
 @pytest.mark.parametrize("name", ["../train.tfrecord-00000-of-00001", "/etc/passwd", "a\\b", "a\0"])
@@ -192,9 +192,9 @@ def test_names_that_lead_elsewhere_are_refused(name: str, place: str) -> None:
         "index": {"index": Index(name, 4, "b" * 64, {"train": 1})},
         "rejected": {"rejected_file": RejectedFile(name, 1, 4, "b" * 64)},
     }[place]
-    made = dataclasses.replace(MADE, **changes).sealed()
+    dataset_manifest = dataclasses.replace(MADE, **changes).sealed()
     with pytest.raises(DatasetError, match="which is no name of a file beside it"):
-        manifest.loads(made.dumps(), location="it")
+        manifest.loads(dataset_manifest.dumps(), location="it")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

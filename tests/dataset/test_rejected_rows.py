@@ -25,14 +25,14 @@ def test_every_row_of_every_file_is_accounted_for(tmp_path: Path, workers: int) 
     write_csv(source / "b.csv", [dict(row, Id=f"b{row['Id']}") for row in questions(5)])
     (source / "c.csv").write_text("Id,Title,Body,Y\n\n\n")
     out = tmp_path / "out"
-    made = prepared(source, out, tokenizer=SAMPLE, workers=workers)
-    assert made.rows == {
+    dataset_manifest = prepared(source, out, tokenizer=SAMPLE, workers=workers)
+    assert dataset_manifest.rows == {
         "a.csv": Rows(read=44, examples=30, rejected=1, duplicates=10, blank=3),
         "b.csv": Rows(read=5, examples=5, rejected=0, duplicates=0, blank=0),
         "c.csv": Rows(read=2, examples=0, rejected=0, duplicates=0, blank=2),
     }
     assert len(rejected(out)) == 11
-    assert verify(out) == made
+    assert verify(out) == dataset_manifest
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed", "ragged"])
@@ -41,10 +41,10 @@ def test_layouts_and_splits_of_their_own(tmp_path: Path, layout: str) -> None:
     source.mkdir()
     write_csv(source / "train.csv", questions(40))
     write_csv(source / "valid.csv", questions(12))  # their ids are in train.csv too
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, layout=layout)
-    assert made.rows["train.csv"] == Rows(read=40, examples=28, rejected=0, duplicates=12, blank=0)
-    assert made.splits["train"].examples == 28
-    assert verify(tmp_path / "out") == made
+    dataset_manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE, layout=layout)
+    assert dataset_manifest.rows["train.csv"] == Rows(read=40, examples=28, rejected=0, duplicates=12, blank=0)
+    assert dataset_manifest.splits["train"].examples == 28
+    assert verify(tmp_path / "out") == dataset_manifest
 
 
 def test_several_answers_to_one_input_are_examples(tmp_path: Path) -> None:
@@ -53,18 +53,20 @@ def test_several_answers_to_one_input_are_examples(tmp_path: Path) -> None:
     for name in ("train", "validation"):
         lines = [{"concepts": [f"{name}{n // 3}", "ski"], "target": f"sentence {n} {name}"} for n in range(30)]
         (source / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="common_gen")
-    assert {name: (split.records, split.examples) for name, split in made.splits.items()} == {
+    dataset_manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="common_gen")
+    assert {name: (split.records, split.examples) for name, split in dataset_manifest.splits.items()} == {
         "train": (30, 30), "validation": (10, 30)
     }  # fmt: skip
-    assert verify(tmp_path / "out") == made
+    assert verify(tmp_path / "out") == dataset_manifest
 
 
 def test_documents_that_become_rows_are_examples(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"document {n} " * (n + 1) + "\n" for n in range(40)) + "\n \n")
-    made = prepared(tmp_path / "a.txt", tmp_path / "out", tokenizer=SAMPLE, task="span_corruption", input_length=64)
-    assert made.rows == {"a.txt": Rows(read=42, examples=40, rejected=0, duplicates=0, blank=2)}
-    assert verify(tmp_path / "out") == made
+    dataset_manifest = prepared(
+        tmp_path / "a.txt", tmp_path / "out", tokenizer=SAMPLE, task="span_corruption", input_length=64
+    )
+    assert dataset_manifest.rows == {"a.txt": Rows(read=42, examples=40, rejected=0, duplicates=0, blank=2)}
+    assert verify(tmp_path / "out") == dataset_manifest
 
 
 def test_no_manifest_where_rows_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,15 +94,20 @@ def test_rejected_rows_are_part_of_what_is_verified(tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepared(write_csv(tmp_path / "rows.csv", rows), out, tokenizer=SAMPLE)
     file = out / rejected_rows.NAME
-    whole = file.read_bytes()
-    for damaged in (whole[:-3], whole.replace(b"1003", b"1004"), b"", whole + whole):
+    original_bytes = file.read_bytes()
+    for damaged in (
+        original_bytes[:-3],
+        original_bytes.replace(b"1003", b"1004"),
+        b"",
+        original_bytes + original_bytes,
+    ):
         file.write_bytes(damaged)
         with pytest.raises(DatasetError, match=r"rejected\.jsonl"):
             verify(out)
     file.unlink()
     with pytest.raises(DatasetError, match=r"rejected\.jsonl cannot be read"):
         verify(out)
-    file.write_bytes(whole)
+    file.write_bytes(original_bytes)
     verify(out)
 
 
@@ -120,11 +127,11 @@ def test_rows_that_were_all_rejected_can_be_looked_at(tmp_path: Path) -> None:
 def test_a_class_that_is_spelled_otherwise_is_named_with_the_option(tmp_path: Path) -> None:
     """A first try with `LQ` where the task says `LQ_EDIT` left one class, and nobody said so."""
     rows = [dict(row, Y=("HQ", "HQ", "LQ")[n % 3]) for n, row in enumerate(questions(60))]
-    made = prepared(write_csv(tmp_path / "rows.csv", rows), tmp_path / "out", tokenizer=SAMPLE)
-    many, one = (warning for warning in made.warnings if "markup" not in warning)
-    assert many.startswith("33% of all rows were rejected, most often for: unknown label: ")
-    assert "'LQ' is not one of LQ_CLOSE, LQ_EDIT, HQ; say which word it is: --labels LQ=WORD (20)" in many
-    assert one.startswith("all 40 examples have the same target")
+    dataset_manifest = prepared(write_csv(tmp_path / "rows.csv", rows), tmp_path / "out", tokenizer=SAMPLE)
+    rejection_warning, target_warning = (warning for warning in dataset_manifest.warnings if "markup" not in warning)
+    assert rejection_warning.startswith("33% of all rows were rejected, most often for: unknown label: ")
+    assert "'LQ' is not one of LQ_CLOSE, LQ_EDIT, HQ; say which word it is: --labels LQ=WORD (20)" in rejection_warning
+    assert target_warning.startswith("all 40 examples have the same target")
 
 
 def lines(count: int) -> list[bytes]:
@@ -136,15 +143,15 @@ def lines(count: int) -> list[bytes]:
 def test_neighbours_are_in_one_part_and_all_parts_are_used() -> None:
     parts = [rejected_rows.part_of(line, parts=4) for line in lines(60_000)]
     assert set(parts) == {0, 1, 2, 3}
-    changes = sum(one != other for one, other in zip(parts[::3], parts[3::3], strict=False))
+    changes = sum(part != next_part for part, next_part in zip(parts[::3], parts[3::3], strict=False))
     assert changes <= 60_000 // 1024 + 3
     assert {rejected_rows.part_of(line, parts=1) for line in lines(9)} == {0}
 
 
 def test_one_name_stands_for_all_parts() -> None:
     parts = [RejectedFile(rejected_rows.numbered(n, 2), 10 + n, 100, f"{n}" * 64) for n in range(2)]
-    whole = rejected_rows.merge_parts(parts)
-    assert (whole.name, whole.lines, whole.bytes) == ("rejected.jsonl@2", 21, 200)
-    assert rejected_rows.names_of(whole.name) == [part.name for part in parts]
+    merged_file = rejected_rows.merge_parts(parts)
+    assert (merged_file.name, merged_file.lines, merged_file.bytes) == ("rejected.jsonl@2", 21, 200)
+    assert rejected_rows.names_of(merged_file.name) == [part.name for part in parts]
     assert all(rejected_rows.is_rejected(part.name) for part in parts)
     assert rejected_rows.merge_parts(parts[:1]) == parts[0]

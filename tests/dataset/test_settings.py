@@ -29,9 +29,9 @@ CHOSEN = Settings("text2text", {"protect": ["q"], "id_column": ""}, 512, 128, sp
     ],
 )
 def test_what_differs_is_said_as_one_types_it(name: str, value: object, typed: str) -> None:
-    other = dataclasses.replace(CHOSEN, **{name: value})
-    assert list(differences(CHOSEN, other)) == [typed]
-    assert other != CHOSEN
+    changed_settings = dataclasses.replace(CHOSEN, **{name: value})
+    assert list(differences(CHOSEN, changed_settings)) == [typed]
+    assert changed_settings != CHOSEN
 
 
 def test_the_number_of_shards_makes_no_other_dataset() -> None:

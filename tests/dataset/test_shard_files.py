@@ -20,9 +20,11 @@ SPLITS = {"train": 0.8, "validation": 0.2}
 
 
 def indexed(data: Path) -> dict[str, list[np.ndarray]]:
-    made = manifest.load(data)
-    assert made.index
-    return shard_files.read_index(data, made.index, {name: split.shards for name, split in made.splits.items()})
+    dataset_manifest = manifest.load(data)
+    assert dataset_manifest.index
+    return shard_files.read_index(
+        data, dataset_manifest.index, {name: split.shards for name, split in dataset_manifest.splits.items()}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +38,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
 def test_each_page_begins_where_the_index_says(tmp_path: Path, layout: str) -> None:
     write_csv(tmp_path / "rows.csv", questions(70))
-    made = prepared(
+    dataset_manifest = prepared(
         tmp_path / "rows.csv", tmp_path / "out", tokenizer="sample:", shards=3, layout=layout, splits=SPLITS
     )
     pages = indexed(tmp_path / "out")
-    assert made.index
-    for name, split in made.splits.items():
+    assert dataset_manifest.index
+    for name, split in dataset_manifest.splits.items():
         for shard, sizes in zip(split.shards, pages[name], strict=True):
             with open(tmp_path / "out" / shard.name, "rb") as file:
                 records = [len(framing.frame(record)) for record in tfrecord.read(file)]
-            every = made.index.every[name]
-            assert sizes.tolist() == [sum(records[at : at + every]) for at in range(0, len(records), every)]
+            every = dataset_manifest.index.every[name]
+            assert sizes.tolist() == [sum(records[start : start + every]) for start in range(0, len(records), every)]
 
 
 def test_a_large_shard_is_written_in_ranges_and_indexed_as_one(
@@ -69,21 +71,21 @@ def test_a_large_shard_is_written_in_ranges_and_indexed_as_one(
 )
 def test_an_index_that_was_altered_is_found(data: Path, spoil, message: str) -> None:
     path = data / shard_files.INDEX
-    whole = path.read_bytes()
+    original_bytes = path.read_bytes()
     spoil(path)
     try:
         with pytest.raises(DatasetError, match=message):
             verify(data)
     finally:
-        path.write_bytes(whole)
+        path.write_bytes(original_bytes)
     verify(data)
 
 
 def test_an_index_of_other_shards_is_refused(data: Path, tmp_path: Path) -> None:
-    made = manifest.load(data)
+    dataset_manifest = manifest.load(data)
     index = shard_files.write_index(str(tmp_path), [b"\1\0\0\0"], every={"train": 8, "validation": 8})
     with pytest.raises(DatasetError, match=r"shards\.index is not the index of train\.tfrecord"):
-        shard_files.read_index(tmp_path, index, {name: split.shards for name, split in made.splits.items()})
+        shard_files.read_index(tmp_path, index, {name: split.shards for name, split in dataset_manifest.splits.items()})
 
 
 def test_the_index_stays_small() -> None:
@@ -93,7 +95,7 @@ def test_the_index_stays_small() -> None:
     counts = [10**power for power in range(3, 10)]
     spacings = [shard_files.spacing(count) for count in counts]
     assert spacings == sorted(spacings)
-    assert all(one & (one - 1) == 0 for one in spacings)
+    assert all(spacing & (spacing - 1) == 0 for spacing in spacings)
 
 
 def test_pages_of_a_shard_without_records() -> None:
@@ -114,37 +116,42 @@ def prepare(folder: Path, **choices: object) -> manifest.Manifest:
 
 
 def read(data: Path, split: str) -> np.ndarray:
-    made = manifest.load(data)
-    assert made.lengths
-    return shard_files.read_lengths(data, made.lengths, records={split: made.splits[split].records})[split]
+    dataset_manifest = manifest.load(data)
+    assert dataset_manifest.lengths
+    return shard_files.read_lengths(
+        data, dataset_manifest.lengths, records={split: dataset_manifest.splits[split].records}
+    )[split]
 
 
 @pytest.mark.parametrize(("layout", "length"), [("padded", 200), ("ragged", 512)])
 def test_they_are_the_tokens_of_each_record(tmp_path: Path, layout: str, length: int) -> None:
-    made = prepare(tmp_path / "out", layout=layout, input_length=length)
-    assert made.lengths
-    assert made.lengths.bytes == 70 * 2 * (1 if length < 256 else 2)
-    for split, own in records(tmp_path / "out").items():
-        kept = [
-            [sum(token != 0 for token in one["input_ids"]), sum(token != IGNORED_LABEL for token in one["labels"])]
-            for one in own
+    dataset_manifest = prepare(tmp_path / "out", layout=layout, input_length=length)
+    assert dataset_manifest.lengths
+    assert dataset_manifest.lengths.bytes == 70 * 2 * (1 if length < 256 else 2)
+    for split, split_records in records(tmp_path / "out").items():
+        expected = [
+            [
+                sum(token != 0 for token in record["input_ids"]),
+                sum(token != IGNORED_LABEL for token in record["labels"]),
+            ]
+            for record in split_records
         ]
-        assert read(tmp_path / "out", split).tolist() == kept
-        assert len({tokens for tokens, _ in kept}) > 1, split
+        assert read(tmp_path / "out", split).tolist() == expected
+        assert len({tokens for tokens, _ in expected}) > 1, split
 
 
 def test_packed_rows_have_none(tmp_path: Path) -> None:
-    made = prepare(tmp_path / "out", layout="packed", input_length=256)
-    assert made.lengths is None
+    dataset_manifest = prepare(tmp_path / "out", layout="packed", input_length=256)
+    assert dataset_manifest.lengths is None
     assert not (tmp_path / "out" / shard_files.LENGTHS).exists()
 
 
 def test_splits_with_very_many_records_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_files, "MOST_RECORDS", 30)
-    made = prepare(tmp_path / "out")
-    assert made.lengths
-    assert set(made.lengths.records) == {"validation"}
-    assert len(read(tmp_path / "out", "validation")) == made.splits["validation"].records <= 30
+    dataset_manifest = prepare(tmp_path / "out")
+    assert dataset_manifest.lengths
+    assert set(dataset_manifest.lengths.records) == {"validation"}
+    assert len(read(tmp_path / "out", "validation")) == dataset_manifest.splits["validation"].records <= 30
     verify(tmp_path / "out")
 
 
@@ -153,8 +160,10 @@ def test_a_shard_in_ranges_has_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(memory_budget, "share", lambda memory, workers: Budget(workers, 2 << 20, 2 << 10))
     prepare(tmp_path / "ranges")
     names = (shard_files.LENGTHS, manifest.NAME)
-    whole, ranges = ([(tmp_path / folder / name).read_bytes() for name in names] for folder in ("whole", "ranges"))
-    assert whole == ranges
+    whole_files, ranges = (
+        [(tmp_path / folder / name).read_bytes() for name in names] for folder in ("whole", "ranges")
+    )
+    assert whole_files == ranges
 
 
 @pytest.mark.parametrize(
@@ -180,10 +189,10 @@ def test_lengths_of_other_shards_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_shard_without_records_has_none(tmp_path: Path) -> None:
-    made = prepare(tmp_path / "out", shards=30)
-    assert 0 in [shard.records for shard in made.splits["train"].shards]
+    dataset_manifest = prepare(tmp_path / "out", shards=30)
+    assert 0 in [shard.records for shard in dataset_manifest.splits["train"].shards]
     verify(tmp_path / "out")
-    assert len(read(tmp_path / "out", "train")) == made.splits["train"].records
+    assert len(read(tmp_path / "out", "train")) == dataset_manifest.splits["train"].records
 
 
 def test_verifying_reads_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

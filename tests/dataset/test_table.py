@@ -50,48 +50,59 @@ def expected(data: Path, places: dict[str, tuple[str, int]]) -> list[dict[str, A
 
     `places` are the file and the row of each id. What was cut is seen in the same rows, prepared again with more room.
     """
-    made, rows, before = manifest.load(data), [], {}
-    if len(made.source.files) == 1:
-        choices = {"tokenizer": "sample:", "task": made.settings.task, "input_length": 4096, "target_length": 512}
-        choices["keep_newlines"] = made.settings.keep_newlines
-        prepared(made.source.uri, data.parent / "whole", overwrite=True, layout="ragged", **choices)
-        before = {id: [len(one["input_ids"]), len(one["labels"])] for id, one in by_id(data.parent / "whole").items()}
+    dataset_manifest, rows, full_lengths = manifest.load(data), [], {}
+    if len(dataset_manifest.source.files) == 1:
+        choices = {
+            "tokenizer": "sample:",
+            "task": dataset_manifest.settings.task,
+            "input_length": 4096,
+            "target_length": 512,
+        }
+        choices["keep_newlines"] = dataset_manifest.settings.keep_newlines
+        prepared(dataset_manifest.source.uri, data.parent / "whole", overwrite=True, layout="ragged", **choices)
+        full_lengths = {
+            id: [len(one["input_ids"]), len(one["labels"])] for id, one in by_id(data.parent / "whole").items()
+        }
     tokenizer = loading.load("sample:")
 
     def text(ids: list[int]) -> str:
         ids = ids[:-1] if ids[-1:] == [tokenizer.eos_id] else ids
-        return newlines.decode(ids, tokenizer=tokenizer, keep_newlines=made.settings.keep_newlines)
+        return newlines.decode(ids, tokenizer=tokenizer, keep_newlines=dataset_manifest.settings.keep_newlines)
 
-    for split, found in sorted(records(data).items()):
-        found = iter(found)
-        for shard in made.splits[split].shards:
-            for place in range(shard.records):
-                record = next(found)
+    for split, split_records in sorted(records(data).items()):
+        split_records = iter(split_records)
+        for shard in dataset_manifest.splits[split].shards:
+            for record_index in range(shard.records):
+                record = next(split_records)
                 inputs = [one for one in record["input_ids"] if one != tokenizer.pad_id]
                 labels = [one for one in record["labels"] if one != IGNORED_LABEL]
                 ids = [one.decode() for one in record["id"]]
-                marks = inputs.count(tokenizer.sentinel(1)) if made.settings.marked else 0
-                whole = [sum(before[id][side] for id in ids if id in before) for side in (0, 1)]
-                cut = whole[0] - (len(inputs) - marks) if before else 0
+                marks = inputs.count(tokenizer.sentinel(1)) if dataset_manifest.settings.marked else 0
+                uncut_lengths = [sum(full_lengths[id][side] for id in ids if id in full_lengths) for side in (0, 1)]
+                cut = uncut_lengths[0] - (len(inputs) - marks) if full_lengths else 0
                 of = list(zip(*map(places.get, ids), strict=True))
                 rows.append(
                     {
-                        "id": ids if made.settings.layout == "packed" else ids[0],
+                        "id": ids if dataset_manifest.settings.layout == "packed" else ids[0],
                         "split": split,
                         "shard": shard.name,
-                        "place": place,
+                        "place": record_index,
                         "input": text(inputs),
-                        "target": made.target.classes[labels[0]] if made.target.classes else text(labels),
+                        "target": dataset_manifest.target.classes[labels[0]]
+                        if dataset_manifest.target.classes
+                        else text(labels),
                         "input_tokens": len(inputs),
                         "target_tokens": len(labels),
                         "cut": cut > 0,
                         "input_cut": cut,
-                        "target_cut": whole[1] - len(labels) if before and not made.target.classes else 0,
-                        "file": list(of[0]) if made.settings.layout == "packed" else of[0][0],
-                        "row": list(of[1]) if made.settings.layout == "packed" else of[1][0],
+                        "target_cut": uncut_lengths[1] - len(labels)
+                        if full_lengths and not dataset_manifest.target.classes
+                        else 0,
+                        "file": list(of[0]) if dataset_manifest.settings.layout == "packed" else of[0][0],
+                        "row": list(of[1]) if dataset_manifest.settings.layout == "packed" else of[1][0],
                     }
                 )
-                if "references" in made.features:
+                if "references" in dataset_manifest.features:
                     rows[-1]["references"] = [one.decode() for one in record.get("references", [])]
     return rows
 
@@ -116,28 +127,30 @@ def test_each_record_says_where_it_comes_from_and_what_was_cut(tmp_path: Path) -
         (tmp_path / "source" / name).write_text("".join(json.dumps(row) + "\n" for row in own))
     options = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
     lengths = {"input_length": 12, "target_length": 8}
-    made = prepared(
+    dataset_manifest = prepared(
         tmp_path / "source", tmp_path / "d", task="text2text", tokenizer="sample:", options=options, **lengths
     )
-    assert made.origins
-    assert made.origins.widths == [1, 1, 1, 1]
-    found = {row["id"]: row for row in t5prep.table(tmp_path / "d").read_all().to_pylist()}
+    assert dataset_manifest.origins
+    assert dataset_manifest.origins.widths == [1, 1, 1, 1]
+    rows_by_id = {row["id"]: row for row in t5prep.table(tmp_path / "d").read_all().to_pylist()}
     encode = loading.load("sample:").encode
     for number, row in enumerate(rows):
-        own, whole = found[row["id"]], len(encode(row["text"])) + 1
+        own, full_length = rows_by_id[row["id"]], len(encode(row["text"])) + 1
         assert (own["file"], own["row"]) == (("a.jsonl", number + 1) if number < 100 else ("b.jsonl", number - 99))
-        assert own["cut"] == (whole > 12)
-        assert own["input_cut"] == (whole - 11 if whole > 12 else 0)  # one of the twelve is the marker
+        assert own["cut"] == (full_length > 12)
+        assert own["input_cut"] == (full_length - 11 if full_length > 12 else 0)  # one of the twelve is the marker
         assert own["target_cut"] == max(0, len(encode(row["answer"])) + 1 - 8)
-    assert sum(row["input_cut"] for row in found.values()) == made.ledger["inputs"]["tokens_lost"] > 0
-    assert sum(row["target_cut"] for row in found.values()) == made.ledger["targets"]["tokens_lost"] > 0
+    assert sum(row["input_cut"] for row in rows_by_id.values()) == dataset_manifest.ledger["inputs"]["tokens_lost"] > 0
+    assert (
+        sum(row["target_cut"] for row in rows_by_id.values()) == dataset_manifest.ledger["targets"]["tokens_lost"] > 0
+    )
     # A dataset of before has no such file.
     (tmp_path / "d" / shard_files.ORIGINS).unlink()
     with pytest.raises(DatasetError, match=r"shards\.origins cannot be read"):
         t5prep.table(tmp_path / "d").read_all()
-    (tmp_path / "d" / manifest.NAME).write_text(dataclasses.replace(made, origins=None).sealed().dumps())
+    (tmp_path / "d" / manifest.NAME).write_text(dataclasses.replace(dataset_manifest, origins=None).sealed().dumps())
     for row in t5prep.table(tmp_path / "d").read_all().to_pylist():
-        assert row == found[row["id"]] | dict.fromkeys(("input_cut", "target_cut", "file", "row"))
+        assert row == rows_by_id[row["id"]] | dict.fromkeys(("input_cut", "target_cut", "file", "row"))
 
 
 def test_a_record_of_joined_texts_comes_from_the_row_of_its_first_token(tmp_path: Path) -> None:
@@ -158,26 +171,34 @@ def test_a_record_of_joined_texts_comes_from_the_row_of_its_first_token(tmp_path
     ],
 )
 def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Path) -> None:
-    made = prepared(write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64)
-    assert made.origins
-    made = dataclasses.replace(made, origins=dataclasses.replace(made.origins, **spoil)).sealed()
-    (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
+    dataset_manifest = prepared(
+        write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64
+    )
+    assert dataset_manifest.origins
+    dataset_manifest = dataclasses.replace(
+        dataset_manifest, origins=dataclasses.replace(dataset_manifest.origins, **spoil)
+    ).sealed()
+    (tmp_path / "d" / manifest.NAME).write_text(dataset_manifest.dumps())
     for read in (verify.verify, lambda data: t5prep.table(data).read_all()):
         with pytest.raises(DatasetError, match=r"shards\.origins does not have|expected int @ \$\.origins\.records"):
             read(tmp_path / "d")
 
 
 def test_too_few_origins_are_found(tmp_path: Path) -> None:
-    made = prepared(write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64)
-    assert made.origins
+    dataset_manifest = prepared(
+        write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64
+    )
+    assert dataset_manifest.origins
     content = (tmp_path / "d" / "shards.origins").read_bytes()[
-        : len(made.origins.widths) and sum(made.origins.widths) * 3
+        : len(dataset_manifest.origins.widths) and sum(dataset_manifest.origins.widths) * 3
     ]
     (tmp_path / "d" / "shards.origins").write_bytes(content)
-    own = dict.fromkeys(made.origins.records, 0) | {"train": 3}
-    changed = {"records": own, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    made = dataclasses.replace(made, origins=dataclasses.replace(made.origins, **changed)).sealed()
-    (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
+    record_counts = dict.fromkeys(dataset_manifest.origins.records, 0) | {"train": 3}
+    changed = {"records": record_counts, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    dataset_manifest = dataclasses.replace(
+        dataset_manifest, origins=dataclasses.replace(dataset_manifest.origins, **changed)
+    ).sealed()
+    (tmp_path / "d" / manifest.NAME).write_text(dataset_manifest.dumps())
     with pytest.raises(DatasetError, match=r"shards\.origins has 3 origins of train, which has \d+ records"):
         verify.verify(tmp_path / "d")
     with pytest.raises(DatasetError, match=r"shards\.origins has no entry for it"):
@@ -187,8 +208,8 @@ def test_too_few_origins_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["span_corruption", "ul2"])
 def test_joined_texts_that_share_an_id_come_from_their_own_rows(task: str, tmp_path: Path) -> None:
     """Documents are placed by their texts, so that it makes no difference to their order what they are called."""
-    drawn = random.Random(1)
-    texts = [" ".join(f"word{drawn.randrange(999)}" for _ in range(drawn.randrange(3, 90))) for _ in range(60)]
+    generator = random.Random(1)
+    texts = [" ".join(f"word{generator.randrange(999)}" for _ in range(generator.randrange(3, 90))) for _ in range(60)]
     origins = []
     for names in ("apart", "one"):
         lines = ({"id": "k" if names == "one" else f"k{number}", "text": text} for number, text in enumerate(texts))
@@ -210,25 +231,30 @@ def test_a_group_of_rows_names_only_the_files_of_its_rows(tmp_path: Path) -> Non
     for number in range(30):
         write_csv(tmp_path / "many" / f"{number:02}.csv", [dict(questions(31)[number], Id=f"q{number}")])
     prepared(tmp_path / "many", tmp_path / "d", tokenizer="sample:", splits={"train": 29, "validation": 1})
-    named = [
+    file_counts = [
         (len(batch["file"].dictionary), len(set(batch["file"].to_pylist()))) for batch in t5prep.table(tmp_path / "d")
     ]
-    assert sorted(named) == [(1, 1), (29, 29)]
+    assert sorted(file_counts) == [(1, 1), (29, 29)]
 
 
 def test_near_duplicates_are_counted(tmp_path: Path) -> None:
     rows = questions(60)
-    for at in range(3, 60, 4):
-        rows[at] |= {"Title": rows[at - at % 12]["Title"], "Body": rows[at - at % 12]["Body"]}
+    for row_index in range(3, 60, 4):
+        rows[row_index] |= {
+            "Title": rows[row_index - row_index % 12]["Title"],
+            "Body": rows[row_index - row_index % 12]["Body"],
+        }
     prepared(write_csv(tmp_path / "a.csv", rows), tmp_path / "d", tokenizer="sample:", input_length=64, dedup="near")
     rows = t5prep.table(tmp_path / "d").read_all().to_pylist()
-    found = {row["id"]: row["near_duplicates"] for row in rows}
-    kept = [line["reason"].partition(", id ")[2].partition(" ")[0] for line in rejected(tmp_path / "d")]
-    assert {id: number for id, number in found.items() if number} == dict(collections.Counter(kept))
-    assert max(found.values()) > 1
-    assert {row["id"]: row["cluster"] for row in rows} == {id: id if number else None for id, number in found.items()}
-    left = t5prep.table(tmp_path / "d", rejected=True).read_all().to_pylist()
-    assert collections.Counter(row["cluster"] for row in left) == collections.Counter(kept)
+    duplicate_counts = {row["id"]: row["near_duplicates"] for row in rows}
+    retained_ids = [line["reason"].partition(", id ")[2].partition(" ")[0] for line in rejected(tmp_path / "d")]
+    assert {id: number for id, number in duplicate_counts.items() if number} == dict(collections.Counter(retained_ids))
+    assert max(duplicate_counts.values()) > 1
+    assert {row["id"]: row["cluster"] for row in rows} == {
+        id: id if number else None for id, number in duplicate_counts.items()
+    }
+    rejected_rows = t5prep.table(tmp_path / "d", rejected=True).read_all().to_pylist()
+    assert collections.Counter(row["cluster"] for row in rejected_rows) == collections.Counter(retained_ids)
 
 
 # ─────────────────────────────────────────────────────────────────────────── Read by TensorFlow, SentencePiece and other tools ──
@@ -240,12 +266,14 @@ def text_of(ids: list[int]) -> str:
     """The text of ids by SentencePiece, special tokens as T5 writes them, without the last EOS."""
     last, eos = SENTENCES.get_piece_size() + 99, SENTENCES.eos_id()
     ids = ids[:-1] if ids[-1:] == [eos] else ids
-    parts = itertools.groupby(ids, key=lambda one: "text" if one != eos and one <= last - 100 else one)
+    parts = itertools.groupby(
+        ids, key=lambda token_id: "text" if token_id != eos and token_id <= last - 100 else token_id
+    )
     return " ".join(
-        SENTENCES.decode(list(own))
+        SENTENCES.decode(list(group_ids))
         if kind == "text"
-        else " ".join("</s>" if kind == eos else f"<extra_id_{last - kind}>" for _ in own)
-        for kind, own in parts
+        else " ".join("</s>" if kind == eos else f"<extra_id_{last - kind}>" for _ in group_ids)
+        for kind, group_ids in parts
     )
 
 
@@ -253,28 +281,38 @@ def by_tensorflow(data: Path) -> Iterator[dict[str, Any]]:
     """The rows that a dataset should have, as TensorFlow reads its records."""
     import tensorflow as tf
 
-    made = manifest.load(data)
-    for split, own in sorted(made.splits.items()):
-        for shard in own.shards:
-            for place, record in enumerate(tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator()):
+    dataset_manifest = manifest.load(data)
+    for split, split_facts in sorted(dataset_manifest.splits.items()):
+        for shard in split_facts.shards:
+            for record_index, record in enumerate(tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator()):
                 features = tf.train.Example.FromString(record).features.feature
-                inputs = [one for one in features["input_ids"].int64_list.value if one != SENTENCES.pad_id()]
-                labels = [one for one in features["labels"].int64_list.value if one != -100]
-                ids = [one.decode() for one in features["id"].bytes_list.value]
+                inputs = [
+                    feature_value
+                    for feature_value in features["input_ids"].int64_list.value
+                    if feature_value != SENTENCES.pad_id()
+                ]
+                labels = [
+                    feature_value for feature_value in features["labels"].int64_list.value if feature_value != -100
+                ]
+                ids = [feature_value.decode() for feature_value in features["id"].bytes_list.value]
                 row = {
-                    "id": ids if made.settings.layout == "packed" else ids[0],
-                    **{"split": split, "shard": shard.name, "place": place, "input": text_of(inputs)},
-                    "target": made.target.classes[labels[0]] if made.target.classes else text_of(labels),
+                    "id": ids if dataset_manifest.settings.layout == "packed" else ids[0],
+                    **{"split": split, "shard": shard.name, "place": record_index, "input": text_of(inputs)},
+                    "target": dataset_manifest.target.classes[labels[0]]
+                    if dataset_manifest.target.classes
+                    else text_of(labels),
                     **{"input_tokens": len(inputs), "target_tokens": len(labels)},
                 }
-                if "references" in made.features:
-                    row["references"] = [one.decode() for one in features["references"].bytes_list.value]
+                if "references" in dataset_manifest.features:
+                    row["references"] = [
+                        feature_value.decode() for feature_value in features["references"].bytes_list.value
+                    ]
                 yield row
 
 
-def sources_of(folder: Path, how: str, count: int) -> dict[str, Any]:
+def sources_of(folder: Path, kind: str, count: int) -> dict[str, Any]:
     """A source of so many rows, and the choices of its preparation."""
-    if how == "references":
+    if kind == "references":
         for split, share in (("train", 0.8), ("validation", 0.2)):
             rows = [
                 {"concepts": [f"thing{n // 2}", split], "target": f"Sentence {n} of it."}
@@ -282,23 +320,23 @@ def sources_of(folder: Path, how: str, count: int) -> dict[str, Any]:
             ]
             (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         return {"task": "common_gen"}
-    if how == "spans":
+    if kind == "spans":
         (folder / "a.txt").write_text(
             "".join(f"A line {n} that tells of {n * 7919 % 1009} things.\n" * 3 for n in range(count))
         )
         return {"task": "span_corruption", "input_length": 32}
     write_csv(folder / "a.csv", questions(count, words=12))
-    return {"input_length": 64, **{"ragged": {"layout": "ragged"}, "class": {"target": "class"}}.get(how, {})} | (
-        {"layout": "packed", "target_length": 8} if how == "packed" else {}
+    return {"input_length": 64, **{"ragged": {"layout": "ragged"}, "class": {"target": "class"}}.get(kind, {})} | (
+        {"layout": "packed", "target_length": 8} if kind == "packed" else {}
     )
 
 
-HOW = ("padded", "ragged", "packed", "class", "spans", "references")
+KINDS = ("padded", "ragged", "packed", "class", "spans", "references")
 
 
 # Ten thousand rows are several batches of a table, whatever is in them.
 @pytest.mark.parametrize(
-    ("how", "count"), [*((how, 400) for how in HOW), pytest.param("ragged", 10_000, marks=pytest.mark.slow)]
+    ("how", "count"), [*((how, 400) for how in KINDS), pytest.param("ragged", 10_000, marks=pytest.mark.slow)]
 )
 def test_rows_are_what_tensorflow_reads(how: str, count: int, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
@@ -324,8 +362,8 @@ def test_other_tools_read_it(data: Path, tmp_path: Path) -> None:
     for end in ("parquet", "csv"):
         run("table", data, tmp_path / f"t.{end}")
     parquet, texts = str(tmp_path / "t.parquet"), str(tmp_path / "t.csv")
-    found = duckdb.sql(f"SELECT id, split, input, cut FROM '{parquet}'").fetchall()
-    assert found == [(row["id"], row["split"], row["input"], row["cut"]) for row in rows]
+    selected_rows = duckdb.sql(f"SELECT id, split, input, cut FROM '{parquet}'").fetchall()
+    assert selected_rows == [(row["id"], row["split"], row["input"], row["cut"]) for row in rows]
     trained = duckdb.sql(f"SELECT id FROM '{texts}' WHERE split = 'train'").fetchall()
     assert [str(id) for (id,) in trained] == [row["id"] for row in rows if row["split"] == "train"]
     assert polars.read_parquet(parquet).to_dicts() == rows
@@ -336,9 +374,9 @@ def test_other_tools_read_it(data: Path, tmp_path: Path) -> None:
 def test_references_are_lists(tmp_path: Path) -> None:
     for split, first in (("train", 0), ("validation", 5)):
         rows = [
-            {"concepts": [f"thing{number}", "rain"], "target": f"Sentence {one} of {number}."}
+            {"concepts": [f"thing{number}", "rain"], "target": f"Sentence {sentence_number} of {number}."}
             for number in range(first, first + 5)
-            for one in range(3)
+            for sentence_number in range(3)
         ]
         (tmp_path / "source").mkdir(exist_ok=True)
         (tmp_path / "source" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -349,10 +387,10 @@ def test_references_are_lists(tmp_path: Path) -> None:
         for row in t5prep.table(tmp_path / "d").read_all().to_pylist()
         for record in [{"id": [row["id"].encode()]}]
     }
-    whole = expected(tmp_path / "d", places)
-    assert t5prep.table(tmp_path / "d").read_all().to_pylist() == whole
+    expected_rows = expected(tmp_path / "d", places)
+    assert t5prep.table(tmp_path / "d").read_all().to_pylist() == expected_rows
     validation = t5prep.table(tmp_path / "d", splits=["validation"]).read_all().to_pylist()
-    assert validation == [row for row in whole if row["split"] == "validation"]
+    assert validation == [row for row in expected_rows if row["split"] == "validation"]
     assert {len(row["references"]) for row in validation} == {3}
 
 
@@ -366,26 +404,26 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def refused(*arguments: object) -> str:
-    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 1, result.output
     (line,) = result.stderr.splitlines()
     return line
 
 
 def test_three_formats_have_the_same_rows(data: Path, tmp_path: Path) -> None:
-    whole = expected(data, PLACES)
+    expected_rows = expected(data, PLACES)
     for end in ("parquet", "csv", "jsonl"):
-        assert json.loads(run("table", data, tmp_path / f"t.{end}", "--json"))["rows"] == len(whole)
-    assert pq.read_table(tmp_path / "t.parquet").to_pylist() == whole
-    assert [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()] == whole
+        assert json.loads(run("table", data, tmp_path / f"t.{end}", "--json"))["rows"] == len(expected_rows)
+    assert pq.read_table(tmp_path / "t.parquet").to_pylist() == expected_rows
+    assert [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()] == expected_rows
     with open(tmp_path / "t.csv", newline="") as file:
-        assert [row["input"] for row in csv.DictReader(file)] == [row["input"] for row in whole]
+        assert [row["input"] for row in csv.DictReader(file)] == [row["input"] for row in expected_rows]
     assert pq.read_schema(tmp_path / "t.parquet").field("split").type.equals(table._NAME)
 
 
@@ -416,12 +454,12 @@ def test_a_place_that_cannot_be_written_is_said_without_an_option_that_table_lac
 def test_the_source_is_not_replaced(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(10))
     prepared(source, tmp_path / "d", tokenizer="sample:")
-    before = source.read_bytes()
+    original_bytes = source.read_bytes()
     (tmp_path / "link.csv").hardlink_to(source)
     prepared(f"{tmp_path}/ro*.csv", tmp_path / "of_pattern", tokenizer="sample:")
-    for made, out in (("d", source), ("d", tmp_path / "link.csv"), ("of_pattern", source)):
-        assert "is the source of" in refused("table", tmp_path / made, out)
-    assert source.read_bytes() == before
+    for dataset_manifest, out in (("d", source), ("d", tmp_path / "link.csv"), ("of_pattern", source)):
+        assert "is the source of" in refused("table", tmp_path / dataset_manifest, out)
+    assert source.read_bytes() == original_bytes
     for _ in range(2):  # a table of its own is replaced
         run("table", tmp_path / "d", tmp_path / "t.csv")
 
@@ -460,10 +498,13 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("filtered")
     (folder / "source").mkdir()
     rows = questions(90)
-    for at in range(3, 90, 4):
-        rows[at] |= {"Title": rows[at - at % 12]["Title"], "Body": rows[at - at % 12]["Body"] + f" me{at}@mine.org"}
-    for at in range(5, 90, 10):
-        rows[at] |= {"Body": "Secret text, which is left out.", "Title": f"{at}"}
+    for row_index in range(3, 90, 4):
+        rows[row_index] |= {
+            "Title": rows[row_index - row_index % 12]["Title"],
+            "Body": rows[row_index - row_index % 12]["Body"] + f" me{row_index}@mine.org",
+        }
+    for row_index in range(5, 90, 10):
+        rows[row_index] |= {"Body": "Secret text, which is left out.", "Title": f"{row_index}"}
     rows[7], rows[8] = rows[6], rows[8] | {"Title": "", "Body": ""}
     write_csv(folder / "source" / "a.csv", rows[:50])
     write_csv(folder / "source" / "b.csv", rows[50:])
@@ -475,16 +516,16 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rejected_rows_of_every_step_have_their_texts(
     filtered: Path, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
-    own = {}
+    source_rows = {}
     for file in ("a.csv", "b.csv"):
         with open(filtered / "source" / file, newline="") as opened:
-            own[file] = list(csv.DictReader(opened))
+            source_rows[file] = list(csv.DictReader(opened))
     rows = t5prep.table(filtered / "d", rejected=True).read_all().to_pylist()
     assert [{name: row[name] for name in ("file", "row", "id", "reason")} for row in rows] == rejected(filtered / "d")
     steps = collections.Counter(row["reason"].partition(":")[0] for row in rows)
     assert len(steps) >= 4, steps
     for row in rows:
-        source = own[row["file"]][row["row"] - 1]
+        source = source_rows[row["file"]][row["row"] - 1]
         if source["Body"]:
             assert row["input"] == f"quality: {source['Title']}\n{source['Body']}"
             assert row["target"] in ("high", "low", "none")
@@ -494,24 +535,24 @@ def test_rejected_rows_of_every_step_have_their_texts(
     without = [row | {"input": None, "target": None} for row in rows]
     assert t5prep.table(filtered / "d", rejected=True, source=str(tmp_path)).read_all().to_pylist() == without
     assert "has no file like *.csv" in capfd.readouterr().err
-    write_csv(tmp_path / "a.csv", own["b.csv"])
-    write_csv(tmp_path / "b.csv", own["b.csv"])
+    write_csv(tmp_path / "a.csv", source_rows["b.csv"])
+    write_csv(tmp_path / "b.csv", source_rows["b.csv"])
     assert t5prep.table(filtered / "d", rejected=True, source=str(tmp_path)).read_all().to_pylist() == without
     assert "a.csv is not the file that made the dataset" in capfd.readouterr().err
 
 
 def test_predictions_are_joined_by_id(data: Path, tmp_path: Path) -> None:
     records = by_id(data)
-    known = random.Random(1).sample(sorted(records), 9)
+    predicted_ids = random.Random(1).sample(sorted(records), 9)
     answers = [
         {"id": id, "prediction": f"answer {number}", "references": ["answer 2"], "scores": {"f1": 0.5}}
-        for number, id in enumerate(known)
+        for number, id in enumerate(predicted_ids)
     ]
     (tmp_path / "p.json").write_text(json.dumps({"predictions": answers}))
     rows = t5prep.table(data, predictions=tmp_path / "p.json").read_all().to_pylist()
     by = {row["id"]: row for row in rows}
-    assert {id for id, row in by.items() if row["prediction"] is not None} == set(known)
-    for number, id in enumerate(known):
+    assert {id for id, row in by.items() if row["prediction"] is not None} == set(predicted_ids)
+    for number, id in enumerate(predicted_ids):
         assert (by[id]["prediction"], by[id]["right"], by[id]["scores"]) == (
             f"answer {number}",
             number == 2,
@@ -527,16 +568,16 @@ def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
     assert "End its name in .parquet, .csv, .jsonl" in refused("table", data, tmp_path / "t.txt")
     assert 'Did you mean "train"' in refused("table", data, tmp_path / "t.csv", "--split", "trian")
     shard = data / next(iter(manifest.load(data).splits.values())).shards[0].name
-    whole = shard.read_bytes()
+    original_bytes = shard.read_bytes()
     try:
-        for broken in (whole[:100], whole[:50] + b"\xff" + whole[51:], b""):
+        for broken in (original_bytes[:100], original_bytes[:50] + b"\xff" + original_bytes[51:], b""):
             shard.write_bytes(broken)
             with pytest.raises(DatasetError, match="t5prep verify"):
                 t5prep.table(data).read_all()
         assert "t5prep verify" in refused("table", data, tmp_path / "t.csv")
         assert not (tmp_path / "t.csv").exists()
     finally:
-        shard.write_bytes(whole)
+        shard.write_bytes(original_bytes)
 
 
 def test_the_tokenizer_of_the_sample_is_used_by_name(data: Path) -> None:
@@ -547,10 +588,10 @@ def test_a_length_that_is_a_lie_takes_no_memory(tmp_path: Path, monkeypatch: pyt
     """A stranger's manifest may say a million tokens: a table of 2,048 rows of them took 16 GB."""
     prepared(write_csv(tmp_path / "rows.csv", questions(300)), tmp_path / "d", tokenizer="sample:", layout="ragged")
     right = t5prep.table(tmp_path / "d").read_all().to_pylist()
-    made = manifest.load(tmp_path / "d")
-    settings = dataclasses.replace(made.settings, input_length=1 << 20, target_length=1 << 20)
-    made = dataclasses.replace(made, settings=settings).sealed()
-    (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
+    dataset_manifest = manifest.load(tmp_path / "d")
+    settings = dataclasses.replace(dataset_manifest.settings, input_length=1 << 20, target_length=1 << 20)
+    dataset_manifest = dataclasses.replace(dataset_manifest, settings=settings).sealed()
+    (tmp_path / "d" / manifest.NAME).write_text(dataset_manifest.dumps())
     monkeypatch.setattr(table, "_MOST_IDS", 5000)  # and a few records at a time, as if one of them were large
     tracemalloc.start()
     try:
@@ -606,7 +647,7 @@ def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
             command = [sys.executable, "-c", WRITE, str(tmp_path / "d"), split, str(tmp_path / f"{split}.{end}")]
             rows, peak = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
             peaks[rows] = peak << 10
-        few, many = sorted(peaks)
-        assert many > 3 * few
+        few_rows, many_rows = sorted(peaks)
+        assert many_rows > 3 * few_rows
         # The text of a record has more than 4,000 bytes.
-        assert peaks[many] - peaks[few] < (many - few) * 2500, end
+        assert peaks[many_rows] - peaks[few_rows] < (many_rows - few_rows) * 2500, end

@@ -70,10 +70,10 @@ def test_any_flipped_bit_is_noticed(at: int) -> None:
 
 
 def test_a_record_cut_short_is_noticed() -> None:
-    whole = framing.frame(b"twelve bytes")
-    for length in range(1, len(whole)):
+    framed_record = framing.frame(b"twelve bytes")
+    for length in range(1, len(framed_record)):
         with pytest.raises(ValueError, match="a broken record"):
-            list(tfrecord.read(io.BytesIO(whole[:length])))
+            list(tfrecord.read(io.BytesIO(framed_record[:length])))
 
 
 def test_bytes_are_tensorflows_own(tmp_path: Any) -> None:

@@ -30,7 +30,7 @@ def data(tmp_path):
     return out
 
 
-def held(bucket):
+def read_bucket(bucket):
     """What is under a bucket's prefix, by name."""
     return {name: gcs.read(f"{bucket}/{name}") for name in gcs.objects(bucket)}
 
@@ -40,27 +40,27 @@ def local(data):
 
 
 def test_a_bucket_ends_byte_equal_with_the_manifest_last(data, bucket, front):
-    done = upload(data, f"{bucket}/a/b")
-    assert held(f"{bucket}/a/b") == local(data)
+    result = upload(data, f"{bucket}/a/b")
+    assert read_bucket(f"{bucket}/a/b") == local(data)
     names = [name.removeprefix("a/b/") for name in front.made()]
     assert names[0] == MARKER
     assert names[-1] == "manifest.json"
-    assert sorted(done.sent) == sorted(local(data))
-    assert (done.skipped, done.deleted, done.stale) == ([], [], [])
+    assert sorted(result.sent) == sorted(local(data))
+    assert (result.skipped, result.deleted, result.stale) == ([], [], [])
 
 
 def test_what_is_there_is_not_sent_again(data, bucket, front):
     upload(data, bucket)
     gcs.delete(f"{bucket}/train.tfrecord-00001-of-00004")
     front.seen.clear()
-    done = upload(data, bucket)
-    assert done.sent == ["train.tfrecord-00001-of-00004", "manifest.json"]
+    result = upload(data, bucket)
+    assert result.sent == ["train.tfrecord-00001-of-00004", "manifest.json"]
     assert front.made() == [MARKER, "train.tfrecord-00001-of-00004", "manifest.json"]
-    kinds = [seen.kind for seen in front.seen]
+    kinds = [request.kind for request in front.seen]
     assert kinds.index("delete") < kinds.index("put")  # the old manifest goes before a shard changes
     front.seen.clear()
     assert upload(data, bucket).sent == []
-    assert {seen.kind for seen in front.seen} == {"list"}
+    assert {request.kind for request in front.seen} == {"list"}
 
 
 def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data, bucket, tmp_path):
@@ -70,12 +70,12 @@ def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data,
     write(new, {"train": [70, 70]}, name="new")
     with pytest.raises(OutputError, match=r"holds another dataset \(task toy, 150 records.*--overwrite"):
         upload(new, bucket)
-    assert held(bucket) == local(data) | {"notes.txt": b"mine"}
-    done = upload(new, bucket, overwrite=True)
-    assert len(done.stale) == 5
-    done = upload(new, bucket, delete_stale=True)
-    assert (done.sent, len(done.deleted)) == ([], 5)
-    assert held(bucket) == local(new) | {"notes.txt": b"mine", "rejected.jsonl": b'{"reason": "empty"}\n'}
+    assert read_bucket(bucket) == local(data) | {"notes.txt": b"mine"}
+    result = upload(new, bucket, overwrite=True)
+    assert len(result.stale) == 5
+    result = upload(new, bucket, delete_stale=True)
+    assert (result.sent, len(result.deleted)) == ([], 5)
+    assert read_bucket(bucket) == local(new) | {"notes.txt": b"mine", "rejected.jsonl": b'{"reason": "empty"}\n'}
 
 
 def test_a_dataset_that_does_not_verify_is_not_uploaded(data, bucket, front):
@@ -98,8 +98,8 @@ def test_an_object_changed_meanwhile_is_never_overwritten(data, bucket, front):
 
     meddled = []
 
-    def first_shard(seen):
-        if seen.kind == "put" and not meddled:
+    def first_shard(request):
+        if request.kind == "put" and not meddled:
             meddled.append(1)
             gcs.write(rival, b"somebody else's")
         return ""
@@ -120,8 +120,8 @@ def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch
     front.fault = once_each("put", fault, struck)
     upload(data, bucket)
     assert struck == {path.name for path in data.iterdir()}
-    front.fault = lambda seen: ""
-    assert held(bucket) == local(data)
+    front.fault = lambda request: ""
+    assert read_bucket(bucket) == local(data)
     assert len(front.made()) == len(set(front.made()))
 
 
@@ -130,18 +130,18 @@ def test_a_first_write_that_arrives_damaged_is_repeated(data, bucket, front):
     front.fault = once_each("multipart", "400", struck)
     upload(data, bucket)
     assert struck
-    front.fault = lambda seen: ""
-    assert held(bucket) == local(data)
+    front.fault = lambda request: ""
+    assert read_bucket(bucket) == local(data)
 
 
 def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):
     front.fault = every(10, "503", "cut")
     for number in range(4):
         upload(data, f"{bucket}/{number}")
-    faults = sum(1 for seen in front.seen if seen.status in (0, 503))
-    front.fault = lambda seen: ""
+    faults = sum(1 for request in front.seen if request.status in (0, 503))
+    front.fault = lambda request: ""
     assert faults >= 4
-    assert all(held(f"{bucket}/{number}") == local(data) for number in range(4))
+    assert all(read_bucket(f"{bucket}/{number}") == local(data) for number in range(4))
 
 
 @pytest.mark.parametrize(
@@ -149,15 +149,15 @@ def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):
     [("list", "storage.objects.list"), ("begin", "storage.objects.create"), ("put", "storage.objects.create")],
 )
 def test_a_permanent_403_is_one_sentence(data, bucket, front, kind, permission):
-    front.fault = lambda seen: "403" if seen.kind == kind else ""
+    front.fault = lambda request: "403" if request.kind == kind else ""
     with pytest.raises(OutputError) as raised:
         upload(data, bucket)
-    assert sum(seen.status == 403 for seen in front.seen) <= 2 * len(local(data))  # not again and again
-    said = str(raised.value)
-    assert bucket.removeprefix("gs://") in said
-    assert "anonymous" in said
-    assert permission in said
-    assert "\n" not in said
+    assert sum(request.status == 403 for request in front.seen) <= 2 * len(local(data))  # not again and again
+    message = str(raised.value)
+    assert bucket.removeprefix("gs://") in message
+    assert "anonymous" in message
+    assert permission in message
+    assert "\n" not in message
 
 
 def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
@@ -176,10 +176,12 @@ def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
         project="test", credentials=tokens, client_options={"api_endpoint": os.environ["STORAGE_EMULATOR_HOST"]}
     )
     monkeypatch.setattr(gcs, "client", lambda: client)
-    front.fault = lambda seen: "401" if seen.token == "Bearer token-1" and seen.kind == "put" else ""
+    front.fault = lambda http_request: (
+        "401" if http_request.token == "Bearer token-1" and http_request.kind == "put" else ""
+    )
     upload(data, bucket, workers=1)
     assert tokens.renewed == 2
-    front.fault = lambda seen: "401"
+    front.fault = lambda http_request: "401"
     with pytest.raises(OutputError, match="gcloud auth application-default login"):
         upload(data, f"{bucket}/other")
 
@@ -193,20 +195,20 @@ def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path
     assert size > 4 * uploads.CHUNK_BYTES
     puts = []
 
-    def third_fails(seen):
-        if seen.kind == "put" and seen.name == name:  # the index goes up beside it
-            puts.append(seen)
+    def third_fails(request):
+        if request.kind == "put" and request.name == name:  # the index goes up beside it
+            puts.append(request)
             return "403" if len(puts) == 3 else ""
         return ""
 
     front.fault = third_fails
     with pytest.raises(OutputError):
         upload(data, bucket)
-    front.fault = lambda seen: ""
+    front.fault = lambda request: ""
     upload(data, bucket)
-    sent = sum(seen.received for seen in front.seen if seen.kind == "put" and seen.name == name)
+    sent = sum(request.received for request in front.seen if request.kind == "put" and request.name == name)
     assert sent == size + uploads.CHUNK_BYTES  # only the refused chunk was sent twice
-    assert held(bucket) == local(data)
+    assert read_bucket(bucket) == local(data)
 
 
 KILLS = 3
@@ -226,11 +228,11 @@ def test_killed_again_and_again_at_random_moments(bucket, front, tmp_path):
     write(data, {"train": [1000] * 6}, length=1000)
     dice = random.Random(1)
     for _ in range(KILLS):
-        puts, wanted, reached, dead = itertools.count(1), dice.randint(1, 4), threading.Event(), threading.Event()
+        puts, put_limit, reached, dead = itertools.count(1), dice.randint(1, 4), threading.Event(), threading.Event()
 
-        def hold(seen, puts=puts, wanted=wanted, reached=reached, dead=dead):
+        def hold(request, puts=puts, put_limit=put_limit, reached=reached, dead=dead):
             """Let some chunks in, and hold back all others until the process is dead."""
-            if seen.kind == "put" and next(puts) >= wanted:
+            if request.kind == "put" and next(puts) >= put_limit:
                 reached.set()
                 dead.wait(600)
             return ""
@@ -244,14 +246,14 @@ def test_killed_again_and_again_at_random_moments(bucket, front, tmp_path):
         process.wait()
         dead.set()
         assert "manifest.json" not in gcs.objects(bucket)
-    front.fault = lambda seen: ""
+    front.fault = lambda request: ""
     subprocess.run([sys.executable, "-c", KILLED, str(data), bucket], cwd=os.getcwd(), check=True)
-    assert held(bucket) == local(data)
-    made = [name for name in front.made() if name != MARKER]
-    assert len(made) == len(set(made))
-    assert made[-1] == "manifest.json"
+    assert read_bucket(bucket) == local(data)
+    object_names = [name for name in front.made() if name != MARKER]
+    assert len(object_names) == len(set(object_names))
+    assert object_names[-1] == "manifest.json"
     total = sum(len(content) for content in local(data).values())
-    sent = sum(seen.received for seen in front.seen if seen.kind == "put")
+    sent = sum(request.received for request in front.seen if request.kind == "put")
     assert sent <= total + KILLS * 2 * (256 << 10)  # each worker loses at most the chunk it was sending
 
 
@@ -263,8 +265,8 @@ def test_the_command_says_what_it_did(data, bucket):
     first = CliRunner().invoke(main, ["upload", str(data), bucket, "--json"])
     assert first.exit_code == 0, first.output
     assert len(json.loads(first.stdout)["sent"]) == 8
-    again = CliRunner().invoke(main, ["upload", str(data), bucket])
-    assert re.search(r"0 objects sent .*8 there already", again.stdout)
+    second_result = CliRunner().invoke(main, ["upload", str(data), bucket])
+    assert re.search(r"0 objects sent .*8 there already", second_result.stdout)
     bad = CliRunner().invoke(main, ["upload", str(data), "s3://bucket"])
     assert bad.exit_code == 1
     assert "gs://bucket/prefix" in bad.output
@@ -276,7 +278,7 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
     upload(data, bucket)
     front.seen.clear()
     assert verify(bucket) == verify(data)
-    assert sum(seen.answered for seen in front.seen if seen.kind == "read") >= sum(
+    assert sum(request.answered for request in front.seen if request.kind == "read") >= sum(
         path.stat().st_size for path in data.glob("*.tfrecord-*")
     )
     gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")
@@ -306,7 +308,7 @@ def test_reading_a_bucket_survives_faults(data, bucket, front):
     upload(data, bucket)
     front.fault = every(5, "503", "cut")
     assert verify(bucket).settings.task == "toy"
-    front.fault = lambda seen: "403" if seen.kind == "read" else ""
+    front.fault = lambda request: "403" if request.kind == "read" else ""
     with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):
         verify(bucket)
 
@@ -323,7 +325,7 @@ def test_a_read_that_stalls_is_made_again_and_a_spoiled_one_is_never_believed(da
         assert verify(bucket) == verify(data)
     assert stalled == {path.name for path in data.iterdir()} - {"rejected.jsonl"}
     for name in ("train.tfrecord-00001-of-00004", "manifest.json"):
-        front.fault = lambda seen, name=name: "spoil" if seen.kind == "read" and seen.name == name else ""
+        front.fault = lambda request, name=name: "spoil" if request.kind == "read" and request.name == name else ""
         with pytest.raises(T5prepError) as raised:
             verify(bucket)
         assert name in str(raised.value)

@@ -71,10 +71,10 @@ def test_what_a_manifest_says_falsely_of_files_beside_it_is_found(data: Path) ->
     made = manifest.load(data)
     assert made.index
     assert made.lengths
-    for name, said in (("index", made.index), ("lengths", made.lengths)):
-        resealed(data, **{name: dataclasses.replace(said, bytes=said.bytes + 1)})
-        assert f"bytes, the manifest says {said.bytes + 1:,}" in refused("verify", data)
-        resealed(data, **{name: said})
+    for name, side_file in (("index", made.index), ("lengths", made.lengths)):
+        resealed(data, **{name: dataclasses.replace(side_file, bytes=side_file.bytes + 1)})
+        assert f"bytes, the manifest says {side_file.bytes + 1:,}" in refused("verify", data)
+        resealed(data, **{name: side_file})
     verify(data)
 
 
@@ -114,15 +114,17 @@ def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, say
     shard = made.splits["train"].shards[-1]
     records = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO((data / shard.name).read_bytes()))]
     records[-1][name][0] = value
-    own = [framing.framed(record) for record in records]
-    (data / shard.name).write_bytes(content := b"".join(own))
+    framed_records = [framing.framed(record) for record in records]
+    (data / shard.name).write_bytes(content := b"".join(framed_records))
     changed = dataclasses.replace(shard, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     train = dataclasses.replace(made.splits["train"], shards=[*made.splits["train"].shards[:-1], changed])
     splits = made.splits | {"train": train}
     index = shard_files.read_checked(data, made.index)
-    last = shard_files.page_sizes(np.array([len(one) for one in own]), every=made.index.every["train"]).tobytes()
-    before = sum(-(-one.records // made.index.every["train"]) for one in train.shards[:-1])
-    index = index[: 4 * before] + last + index[4 * before + len(last) :]
+    last = shard_files.page_sizes(
+        np.array([len(one) for one in framed_records]), every=made.index.every["train"]
+    ).tobytes()
+    earlier_pages = sum(-(-one.records // made.index.every["train"]) for one in train.shards[:-1])
+    index = index[: 4 * earlier_pages] + last + index[4 * earlier_pages + len(last) :]
     (data / shard_files.INDEX).write_bytes(index)
     resealed(data, splits=splits, index=dataclasses.replace(made.index, sha256=hashlib.sha256(index).hexdigest()))
     if says:
@@ -154,15 +156,15 @@ def test_a_page_replaces_no_file_of_a_dataset(data: Path) -> None:
 
 def test_anything_altered_is_found(data: Path) -> None:
     shard = data / "train.tfrecord-00001-of-00002"
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-1])
+    original_bytes = shard.read_bytes()
+    shard.write_bytes(original_bytes[:-1])
     assert "bytes, the manifest says" in refused("verify", data)
-    shard.write_bytes(whole[:-1] + b"\0")
+    shard.write_bytes(original_bytes[:-1] + b"\0")
     assert "has SHA-256" in refused("verify", data)
     shard.unlink()
     assert "cannot be read" in refused("verify", data)
-    shard.write_bytes(whole)
-    (data / "train.tfrecord-00002-of-00003").write_bytes(whole)
+    shard.write_bytes(original_bytes)
+    (data / "train.tfrecord-00002-of-00003").write_bytes(original_bytes)
     assert "is not a shard that the manifest names" in refused("verify", data)
     (data / "train.tfrecord-00002-of-00003").unlink()
     text = (data / manifest.NAME).read_text()
@@ -172,8 +174,8 @@ def test_anything_altered_is_found(data: Path) -> None:
     assert "has schema '3' (t5prep 0.1.0); t5prep 0.1.0 reads schema 2" in refused("verify", data)
     for broken in ("{", "[]", "7", '{"task": "mine"}', ""):
         (data / manifest.NAME).write_text(broken)
-        said = refused("verify", data)
-        assert "is not a t5prep manifest (it " in said, broken
+        message = refused("verify", data)
+        assert "is not a t5prep manifest (it " in message, broken
     (data / manifest.NAME).unlink()
     assert "preparing did not finish" in refused("verify", data)
 
@@ -192,13 +194,13 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
     """Records with right checksums whose content somebody changed: shown, or one sentence."""
     chooser = random.Random(5)
     shard = data / "train.tfrecord-00000-of-00002"
-    (whole, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
-    said, refusals = f"Record 0 of the split train in {data} is none that t5prep wrote", set()
-    wanted = {(said, "ValueError"), (said, "KeyError"), (said, "UnicodeDecodeError")}
+    (original_record, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
+    message, refusals = f"Record 0 of the split train in {data} is none that t5prep wrote", set()
+    expected = {(message, "ValueError"), (message, "KeyError"), (message, "UnicodeDecodeError")}
     for case in range(400):
-        if case > 60 and wanted <= refusals:
+        if case > 60 and expected <= refusals:
             break
-        record = bytearray(whole)
+        record = bytearray(original_record)
         for _ in range(chooser.choice([1, 1, 2, 4])):
             record[chooser.randrange(len(record))] = chooser.randrange(256)
         shard.write_bytes(framing.frame(bytes(record[: chooser.choice([len(record), chooser.randrange(len(record))])])))
@@ -206,8 +208,8 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
             list(inspect_records.records(Dataset(data), split="train", count=1))
         except DatasetError as error:
             refusals.add((str(error).partition(" (")[0], type(error.__cause__).__name__))
-    assert wanted <= refusals
-    assert {words for words, _ in refusals} == {said}
+    assert expected <= refusals
+    assert {words for words, _ in refusals} == {message}
 
 
 def test_nothing_is_wider_than_the_terminal(tmp_path: Path) -> None:
@@ -230,13 +232,13 @@ def test_nothing_is_wider_than_the_terminal(tmp_path: Path) -> None:
 def test_tokens_and_ids_stand_under_each_other() -> None:
     words = Tokenizer(SAMPLE.read_bytes(), name="sample:")
     ids = [*words.encode("why does this error come back"), words.sentinel(1), 1, 0, 0, 0]
-    seen: list[int] = []
+    shown_ids: list[int] = []
     for top, bottom in inspect_records.aligned(ids, words, width=40):
         assert max(len(top), len(bottom)) <= 40
         columns = [i for i, letter in enumerate(bottom) if letter != " " and (i == 0 or bottom[i - 1] == " ")]
         assert all(top[column] != " " and (column == 0 or top[column - 1] == " ") for column in columns)
-        seen += map(int, bottom.split())
-    assert seen == ids[:-2]  # the padding is shown once
+        shown_ids += map(int, bottom.split())
+    assert shown_ids == ids[:-2]  # the padding is shown once
 
 
 def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them() -> None:
@@ -244,15 +246,15 @@ def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them()
     words = SimpleNamespace(piece=pieces.__getitem__, pad_id=-1)
     for top, bottom in inspect_records.aligned(list(range(30)), words, width=40):  # type: ignore[arg-type]
         assert inspect_records.columns(top) <= 40
-        place, starts = 0, []
+        position, starts = 0, []
         for cell in top.split():
-            place = top.index(cell, place)
-            starts.append(inspect_records.columns(top[:place]))
-            place += len(cell)
+            position = top.index(cell, position)
+            starts.append(inspect_records.columns(top[:position]))
+            position += len(cell)
         assert starts == [i for i, letter in enumerate(bottom) if letter != " " and (i == 0 or bottom[i - 1] == " ")]
 
 
 @pytest.mark.extra("seeds")
 def test_another_tokenizer_is_refused(data: Path, shared_data: Path) -> None:
-    other = shared_data / "t5_tokenizer/spiece.model"
-    assert "is not the tokenizer of these records" in refused("inspect", data, "--tokenizer", other)
+    tokenizer_path = shared_data / "t5_tokenizer/spiece.model"
+    assert "is not the tokenizer of these records" in refused("inspect", data, "--tokenizer", tokenizer_path)

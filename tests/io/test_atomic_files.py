@@ -33,33 +33,33 @@ def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
-    place = tmp_path / "new" / "file"
-    atomic_files.write_whole(place, b"one")
+    file_path = tmp_path / "new" / "file"
+    atomic_files.write_whole(file_path, b"one")
 
     def half() -> None:
-        with atomic_files.open_atomic(place) as file:
+        with atomic_files.open_atomic(file_path) as file:
             file.write(b"two")
             raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
         half()
-    assert place.read_bytes() == b"one"
-    assert [path.name for path in place.parent.iterdir()] == ["file"]
+    assert file_path.read_bytes() == b"one"
+    assert [path.name for path in file_path.parent.iterdir()] == ["file"]
     with pytest.raises(OutputError, match="cannot be written"):
-        atomic_files.write_whole(place.parent, b"a directory")
+        atomic_files.write_whole(file_path.parent, b"a directory")
 
 
 def test_what_a_killed_process_left_of_a_file_is_removed_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
     path = tmp_path / "answers.json"
-    left = tmp_path / f"{atomic_files.UNFINISHED}answers.json-abcdefgh"
-    other = tmp_path / f"{atomic_files.UNFINISHED}more.json-abcdefgh"
-    left.write_bytes(b"half"), other.write_bytes(b"half")
+    stale_file = tmp_path / f"{atomic_files.UNFINISHED}answers.json-abcdefgh"
+    foreign_file = tmp_path / f"{atomic_files.UNFINISHED}more.json-abcdefgh"
+    stale_file.write_bytes(b"half"), foreign_file.write_bytes(b"half")
     with atomic_files.open_atomic(path) as file:
         file.write(b"all")
         atomic_files.check_writable(path, begins=b"")
-        assert not left.exists()
+        assert not stale_file.exists()
     assert path.read_bytes() == b"all"
-    assert {*tmp_path.iterdir()} == {path, other}
+    assert {*tmp_path.iterdir()} == {path, foreign_file}
 
 
 def test_writing_a_file_anew_removes_what_a_killed_process_left_of_it_and_nothing_else(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_writing_a_file_anew_removes_what_a_killed_process_left_of_it_and_nothin
     (tmp_path / f"{prefix}linked00").symlink_to("elsewhere")
     (tmp_path / f"{prefix}twelvesigns").write_bytes(b"another name")
     os.mkfifo(tmp_path / f"{prefix}pipe0000")
-    others = {*tmp_path.iterdir()}
+    other_paths = {*tmp_path.iterdir()}
     (tmp_path / f"{prefix}abcdefgh").write_bytes(b"half")
     atomic_files.write_whole(path, b"all")
-    assert {*tmp_path.iterdir()} == {path, *others}
+    assert {*tmp_path.iterdir()} == {path, *other_paths}
     assert (tmp_path / "elsewhere").read_bytes() == b"kept"
 
 
@@ -100,8 +100,8 @@ def test_a_folder_that_a_killed_process_left_is_removed_by_the_next_one(tmp_path
         killed.kill(), killed.wait()
         assert folders[0].is_dir()
         name = folders[0].name.removeprefix(atomic_files.UNFINISHED).rpartition("-")[0]
-        with atomic_files.temporary_folder(str(tmp_path), name=name) as own:
-            assert {path for path in tmp_path.iterdir() if path.is_dir()} == {folders[1], Path(own)}
+        with atomic_files.temporary_folder(str(tmp_path), name=name) as new_folder:
+            assert {path for path in tmp_path.iterdir() if path.is_dir()} == {folders[1], Path(new_folder)}
         living.communicate("", timeout=60)
         assert [path.name for path in tmp_path.iterdir()] == (["out"] if name == "out" else [])
     finally:
@@ -111,18 +111,18 @@ def test_a_folder_that_a_killed_process_left_is_removed_by_the_next_one(tmp_path
 def test_a_temporary_file_that_is_swept_before_it_is_locked_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, lock = [], fcntl.flock
+    temporary_files, lock = [], fcntl.flock
 
-    def sweep_first(handle: int, how: int) -> None:
-        if not made:
-            made.extend(tmp_path.iterdir())
-            made[0].unlink()
-        lock(handle, how)
+    def sweep_first(handle: int, operation: int) -> None:
+        if not temporary_files:
+            temporary_files.extend(tmp_path.iterdir())
+            temporary_files[0].unlink()
+        lock(handle, operation)
 
     monkeypatch.setattr(fcntl, "flock", sweep_first)
     atomic_files.write_whole(tmp_path / "file", b"all")
     assert (tmp_path / "file").read_bytes() == b"all"
-    assert len(made) == 1
+    assert len(temporary_files) == 1
 
 
 def test_a_temporary_folder_that_is_swept_before_it_is_opened_is_made_anew(
@@ -131,8 +131,8 @@ def test_a_temporary_folder_that_is_swept_before_it_is_opened_is_made_anew(
     """Of two processes that begin together, one sweeps while the other makes its folder."""
     swept, make = [], tempfile.mkdtemp
 
-    def sweep_first(**how: Any) -> str:
-        folder = make(**how)
+    def sweep_first(**options: Any) -> str:
+        folder = make(**options)
         if not swept:
             swept.append(folder)
             os.rmdir(folder)

@@ -46,8 +46,8 @@ def processor_seconds(process: subprocess.Popen) -> float:
 def test_a_signal_ends_what_computes_with_one_sentence(number: signal.Signals) -> None:
     process = computing()
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (1, f"Error: {number.name}: Stopped before the first step.\n")
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (1, f"Error: {number.name}: Stopped before the first step.\n")
 
 
 def test_an_ignored_signal_ends_nothing_and_the_other_one_does() -> None:
@@ -56,17 +56,17 @@ def test_an_ignored_signal_ends_nothing_and_the_other_one_does() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=2)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert said.startswith("Error: SIGTERM: ")
+    _, stderr = process.communicate(timeout=60)
+    assert stderr.startswith("Error: SIGTERM: ")
 
 
 def test_after_the_beginning_a_signal_is_only_pythons() -> None:
-    ended = COMPUTING.replace('print("begun", flush=True)', "pass").replace("1000000000000", "10")
+    script = COMPUTING.replace('print("begun", flush=True)', "pass").replace("1000000000000", "10")
     waiting = (
         '\ntry:\n    print("begun", flush=True)\n    time.sleep(60)\n'
         "except KeyboardInterrupt:\n    time.sleep(1.5)\n    sys.exit(7)"
     )
-    process = subprocess.Popen([sys.executable, "-c", ended + waiting], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", script + waiting], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 7  # what a run saves then may take longer than the grace

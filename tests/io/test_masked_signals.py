@@ -15,10 +15,10 @@ def _blocked_in_a_thread() -> set[int]:
 
 
 def test_threads_that_are_started_meanwhile_take_no_signals() -> None:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    initial_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with signals.kept_from_new_threads():
         blocked = _blocked_in_a_thread()
     assert {signal.SIGINT, signal.SIGTERM, signal.SIGPROF, signal.SIGALRM} <= blocked
     assert signal.SIGSEGV not in blocked
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
-    assert _blocked_in_a_thread() == before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == initial_mask
+    assert _blocked_in_a_thread() == initial_mask

@@ -27,13 +27,13 @@ def test_a_terminal_sees_rate_share_and_time_left(monkeypatch: pytest.MonkeyPatc
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     terminal = Terminal()
-    shown = Progress("preparing", total=10_000_000, stream=terminal)
-    shown.add(bytes=1_000_000, rows=500)
+    progress_bar = Progress("preparing", total=10_000_000, stream=terminal)
+    progress_bar.add(bytes=1_000_000, rows=500)
     assert terminal.getvalue() == ""  # a run that ends at once needs no line
     now[0] += 4
-    shown.add(bytes=3_000_000, rows=1500)
+    progress_bar.add(bytes=3_000_000, rows=1500)
     assert "40%  2,000 rows  500 rows/s  1.0 MB/s  6 s left" in terminal.getvalue()
-    shown.close()
+    progress_bar.close()
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
@@ -65,12 +65,15 @@ def test_a_file_sees_a_line_each_half_minute(monkeypatch: pytest.MonkeyPatch) ->
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    shown, silent = Progress("preparing", total=1000, stream=stream), Progress("x", stream=stream, is_shown=False)
+    progress_bar, silent = (
+        Progress("preparing", total=1000, stream=stream),
+        Progress("x", stream=stream, is_shown=False),
+    )
     for _ in range(12):
         now[0] += 10
-        shown.add(bytes=10, rows=1)
+        progress_bar.add(bytes=10, rows=1)
         silent.add(bytes=10)
-    shown.close()
+    progress_bar.close()
     lines = stream.getvalue().splitlines()
     assert [line.split()[:2] for line in lines] == [["preparing", "4%"], ["preparing", "8%"], ["preparing", "12%"]]
     assert lines[0].endswith("16 min left")

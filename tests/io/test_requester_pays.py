@@ -27,13 +27,13 @@ class _Bucket(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        asked = parse_qs(url.query)
+        query = parse_qs(url.query)
         about = {"name": "a.csv", "bucket": "payer", "size": str(len(ROWS)), "generation": "1", "crc32c": "AAAAAA=="}
         status, body = 200, json.dumps(about).encode()
-        if asked.get("userProject") != ["mine"]:
+        if query.get("userProject") != ["mine"]:
             message = "Bucket is a requester pays bucket but no user project provided."
             status, body = 400, json.dumps({"error": {"code": 400, "message": message}}).encode()
-        elif "alt" in asked and asked["alt"] == ["media"]:
+        elif "alt" in query and query["alt"] == ["media"]:
             first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
             status, body = 206, ROWS[first : last + 1]
         elif url.path.endswith("/o"):

@@ -27,8 +27,8 @@ def test_what_is_cleared_is_what_is_kept(
     for name in ("T5PREP_CACHE", "XDG_CACHE_HOME", "T5PREP_ENGINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name, place in environment.items():
-        monkeypatch.setenv(name, str(tmp_path / place))
+    for name, folder_name in environment.items():
+        monkeypatch.setenv(name, str(tmp_path / folder_name))
     assert store.root() == tmp_path / folder
     assert engines.folder() == tmp_path / folder / "engines"
     plans = tmp_path / folder / "plan"
@@ -52,20 +52,20 @@ def test_a_file_that_goes_while_the_cache_is_looked_at_is_passed_over(
     (tmp_path / "plan").mkdir()
     for name in ("gone", "there"):
         (tmp_path / "plan" / name).write_text("four")
-    stat, asked = os.stat, list[str]()
+    stat, stat_paths = os.stat, list[str]()
 
-    def going(path: object, **how: object) -> os.stat_result:
+    def going(path: object, **options: object) -> os.stat_result:
         """The first look at the file finds it, as that of `is_file` does."""
         if Path(str(path)).name == "gone":
-            asked.append(str(path))
-        if asked[1:] and asked[-1] == str(path):
+            stat_paths.append(str(path))
+        if stat_paths[1:] and stat_paths[-1] == str(path):
             raise FileNotFoundError(2, "No such file or directory", str(path))
-        return stat(path, **how)  # type: ignore[arg-type]
+        return stat(path, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", going)
     store.show()
-    (kept,) = (kept for kept in store.show() if kept.kind == "plan")
-    assert (kept.files, kept.bytes) == (1, 4)
+    (usage,) = (usage for usage in store.show() if usage.kind == "plan")
+    assert (usage.files, usage.bytes) == (1, 4)
 
 
 def test_a_clock_that_was_ahead_keeps_nothing_for_ever(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_a_clock_that_was_ahead_keeps_nothing_for_ever(tmp_path: Path) -> None:
     for name in ("a.x", "b.x", "c.x", ".unfinished-d.x-1-00000000"):
         os.utime(tmp_path / name, (future, future))
     assert files.trim(2, cutoff=began, weigh=lambda _: 1) == 2
-    left = paths.names(tmp_path)
-    assert ".unfinished-d.x-1-00000000" not in left
-    assert ".unfinished-e.x-1-00000000" in left  # a living process may be writing it
+    remaining_names = paths.names(tmp_path)
+    assert ".unfinished-d.x-1-00000000" not in remaining_names
+    assert ".unfinished-e.x-1-00000000" in remaining_names  # a living process may be writing it
     assert "used" in files.names()
     assert files.trim(1, weigh=lambda _: 1) == 1
     assert files.names() == {"used"}

@@ -55,14 +55,14 @@ def test_a_slow_request_is_ended_at_its_deadline(server: web_server.Server, monk
     monkeypatch.setattr(web_server, "SLOWEST_SECONDS", 0.3)  # set before the server accepts: the time begins there
     with socket.create_connection(server.server_address[:2], timeout=300) as client:
         client.sendall(b"GET / HTTP/1.0\r\nHost: ")
-        ended = False
+        is_closed = False
         for _ in range(6000):
             try:
                 client.sendall(b"a")
             except OSError:
-                ended = True
+                is_closed = True
                 break
             threading.Event().wait(0.05)
     monkeypatch.undo()
-    assert ended
+    assert is_closed
     assert answer(server, b"GET / HTTP/1.0\r\n\r\n").split()[1] == b"200"

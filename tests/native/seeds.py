@@ -44,16 +44,18 @@ def seeds() -> dict[str, list[bytes]]:
     spaces = model(piece("▁▁", -1), piece("a", -2), options=b"\x18\x00\x20\x00\x28\x01")
     texts = [b"ab a  b", "a\u00e9 漢字\ufdfa".encode(), b"\xff\xe2\x96\x81a\xf0\x9f", b"own q z" + b"x" * 40]
     record, frames = example({"id": [b"a"], "input_ids": [5, 300, 70_000, 1], "labels": [-100, 2]}), b""
-    for one in (b"", b"abc", record):
-        frames += struct.pack("<Q", len(one)) + bytes(4) + one + bytes(4)
+    for payload in (b"", b"abc", record):
+        frames += struct.pack("<Q", len(payload)) + bytes(4) + payload + bytes(4)
     return {
         "MODEL": [
-            struct.pack(">H", len(text)) + one + text for one in (plain, fallback, odd, rules, spaces) for text in texts
+            struct.pack(">H", len(text)) + payload + text
+            for payload in (plain, fallback, odd, rules, spaces)
+            for text in texts
         ],
         "ENCODE": [*texts, "line 1: café, “x” ﷺ e\u0301".encode(), b"the  of \n and" * 5],
         "DECODE": [
-            struct.pack(">4H", *shape) + one
-            for one in (record, example({"id": [b"a"], "input_ids": [], "labels": []}))
+            struct.pack(">4H", *shape) + payload
+            for payload in (record, example({"id": [b"a"], "input_ids": [], "labels": []}))
             for shape in ((4, 2, 0, 0), (3, 2, 5, 3))
         ],
         "BLOCKS": [struct.pack(">H", 3) + frames, struct.pack(">H", 0)],
@@ -67,7 +69,7 @@ def seeds() -> dict[str, list[bytes]]:
         "PIECES": [
             struct.pack(">26H", 7, *(range(24) if first else [5, 6, 7, 8] * 6), strip)
             + struct.pack("<3Q", first << 63 | 3 << 32, 1 << 62, 1 << 48 | 20 << 32 | 3)
-            + struct.pack("<4Q", *(1 << 61 | 1 << 32 | place for place in (21, 22, 23, 24)))
+            + struct.pack("<4Q", *(1 << 61 | 1 << 32 | position for position in (21, 22, 23, 24)))
             + b" a " * 7
             + b"\xf0\x9f\x99\x82" * 5
             for first in (0, 1)

@@ -85,7 +85,7 @@ def test_numbers_of_all_sizes_are_read_as_they_were_written() -> None:
     values = (draw.integers(0, 1 << 31, (400, 31)) >> draw.integers(0, 32, (400, 31))).astype(np.int32)
     values[draw.random(values.shape) < 0.02] = -100
     blocks = tuple(framing.example({"a": row.tolist()}) for row in values)
-    places = np.array([(number, 0, len(one)) for number, one in enumerate(blocks)], tfrecord.PLACE)
+    places = np.array([(number, 0, len(block)) for number, block in enumerate(blocks)], tfrecord.PLACE)
     for length in (31, 30, 7):
         out = np.zeros((len(values), length), np.int32)
         assert _native.decode_rows(blocks, places, ((b"a", out, length, 0, 31),), None, 0) == len(values)
@@ -101,22 +101,25 @@ def test_pieces_that_are_none_are_refused(place: int, rows: int) -> None:
         np.zeros(rows, np.uint8),
     )
     record = framing.example({"a": [0]})
-    at = np.array([(0, 0, len(record))], tfrecord.PLACE)
+    record_places = np.array([(0, 0, len(record))], tfrecord.PLACE)
     with pytest.raises(ValueError, match="do not fit"):
-        _native.write_texts((record,), at, (b"a", 1, 9), bytes(20), places, (1, -1, True), counts, ends, marked)
+        _native.write_texts(
+            (record,), record_places, (b"a", 1, 9), bytes(20), places, (1, -1, True), counts, ends, marked
+        )
 
 
 def test_texts_of_records_are_read() -> None:
-    some = [["a"], ["é" * 200, ""], [], ["x" * 5]]
+    row_texts = [["a"], ["é" * 200, ""], [], ["x" * 5]]
     blocks = tuple(
-        framing.example({"n": [5], "t": [text.encode() for text in texts]} if texts else {"n": [5]}) for texts in some
+        framing.example({"n": [5], "t": [text.encode() for text in texts]} if texts else {"n": [5]})
+        for texts in row_texts
     )
-    places = np.array([(number, 0, len(one)) for number, one in enumerate(blocks)], tfrecord.PLACE)
+    places = np.array([(number, 0, len(block)) for number, block in enumerate(blocks)], tfrecord.PLACE)
     counts = np.zeros(len(blocks), np.int32)
     texts, ends = _native.read_texts(blocks, places, b"t", counts)
-    assert counts.tolist() == list(map(len, some))
+    assert counts.tolist() == list(map(len, row_texts))
     starts = np.frombuffer(ends, np.int32).tolist()
-    assert [texts[begin:end].decode() for begin, end in itertools.pairwise(starts)] == list(itertools.chain(*some))
+    assert [texts[begin:end].decode() for begin, end in itertools.pairwise(starts)] == list(itertools.chain(*row_texts))
     with pytest.raises(ValueError, match="too long, or not of the kind"):
         _native.read_texts(blocks, places, b"n", counts)
     with pytest.raises(ValueError, match="do not fit"):
@@ -154,10 +157,10 @@ def test_numbers_that_another_thread_changes_are_those_that_were_checked() -> No
     data = np.frombuffer(b"some words " * 20_000 + bytes(8), np.uint8)
     begins = np.arange(0, len(data) - 7, 1100)
     right, hashes, counts = begins[-1], np.empty(len(data), np.uint64), np.empty(len(begins) - 1, np.int64)
-    done = threading.Event()
+    stop_event = threading.Event()
 
     def change() -> None:
-        while not done.is_set():
+        while not stop_event.is_set():
             begins[-1] = 1 << 40
             begins[-1] = right
 
@@ -168,5 +171,5 @@ def test_numbers_that_another_thread_changes_are_those_that_were_checked() -> No
             with contextlib.suppress(ValueError):
                 assert _native.word_hashes(data, begins, hashes, counts, np.empty((1000, 3), np.int64)) == (40_000, 0)
     finally:
-        done.set()
+        stop_event.set()
         thread.join()

@@ -34,7 +34,7 @@ def staged(job: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     packages = [item["location"] for pool in job["environment"]["workerPools"] for item in pool["packages"]]
     pipeline, package = folder / "pipeline.pb", folder / "workflow.tar.gz"
     pipeline.write_bytes(gcs.read(url))
-    (location,) = [place for place in packages if place.endswith("workflow.tar.gz")]
+    (location,) = [package_location for package_location in packages if package_location.endswith("workflow.tar.gz")]
     package.write_bytes(gcs.read("gs://" + location.removeprefix("gs://").removeprefix("storage.googleapis.com/")))
     return pipeline, package
 
@@ -60,17 +60,17 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
     rows = questions(90)
     write_csv(tmp_path / "rows/a.csv", rows[:50])
     write_csv(tmp_path / "rows/b.csv", [*rows[50:], rows[3]])
-    said: dict[str, Any] = {}
+    job_facts: dict[str, Any] = {}
 
     def work(job: dict[str, Any]) -> None:
         pipeline, package = staged(job, tmp_path)
-        said["pipeline"] = pipeline.stat().st_size
+        job_facts["pipeline"] = pipeline.stat().st_size
         python = empty_environment(tmp_path / "worker", package)
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         script = [python, ROOT / "tests" / "worker_of_dataflow.py", pipeline]
-        done = subprocess.run(script, env=env, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
-        said.update(json.loads(done.stdout.splitlines()[-1]))
+        result = subprocess.run(script, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr[-3000:]
+        job_facts.update(json.loads(result.stdout.splitlines()[-1]))
 
     task = tmp_path / "mine.py"  # the workers have no such file beside them
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
@@ -78,17 +78,17 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={bucket}/tmp"]
         out = f"{bucket}/out"
-        made = prepared(tmp_path / "rows", out, runner="dataflow", arguments=arguments, **choices)
+        dataflow_manifest = prepared(tmp_path / "rows", out, runner="dataflow", arguments=arguments, **choices)
     near = prepared(tmp_path / "rows", tmp_path / "near", **choices)
-    assert made == manifest.load(out)
-    assert made.task == near.task
-    assert made.splits == near.splits
-    assert [file.sha256 for file in made.source.files] == [file.sha256 for file in near.source.files]
+    assert dataflow_manifest == manifest.load(out)
+    assert dataflow_manifest.task == near.task
+    assert dataflow_manifest.splits == near.splits
+    assert [file.sha256 for file in dataflow_manifest.source.files] == [file.sha256 for file in near.source.files]
     assert len(service.request) < 1_000_000
-    assert said["pipeline"] < 1_000_000
-    assert len(said["fns"]) >= 10
-    assert said["t5prep"].startswith(str(tmp_path / "worker"))
-    assert not said["tensorflow"]
+    assert job_facts["pipeline"] < 1_000_000
+    assert len(job_facts["fns"]) >= 10
+    assert job_facts["t5prep"].startswith(str(tmp_path / "worker"))
+    assert not job_facts["tensorflow"]
     assert "vCPU-hours" in capfd.readouterr().err
 
 
@@ -96,9 +96,9 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
 @pytest.mark.slow
 def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(bucket: str, tmp_path: Path) -> None:
     gcs.write(f"{bucket}/rows.csv", write_csv(tmp_path / "rows.csv", questions(5)).read_bytes())
-    (found,) = sources.resolve(f"{bucket}/rows.csv").files
-    many = tuple(dataclasses.replace(found, name=f"part-{i:05d}.csv") for i in range(10_000))
-    source = sources.Resolved(bucket, "", many, "", "")
+    (raw_file,) = sources.resolve(f"{bucket}/rows.csv").files
+    raw_files = tuple(dataclasses.replace(raw_file, name=f"part-{i:05d}.csv") for i in range(10_000))
+    source = sources.Resolved(bucket, "", raw_files, "", "")
     sizes: list[int] = []
 
     def work(job: dict[str, Any]) -> None:
@@ -108,9 +108,9 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(b
     choices: dict[str, Any] = {"input_length": 512, "target_length": 8, "splits": {"train": 1.0}}
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={bucket}/tmp"]
-        how: dict[str, Any] = {"tokenizer": SAMPLE, "runner": "dataflow", "arguments": arguments}
+        run_options: dict[str, Any] = {"tokenizer": SAMPLE, "runner": "dataflow", "arguments": arguments}
         with pytest.raises(T5prepError, match=rf"^--runner dataflow failed.*{re.escape(FAILED)}[^\n]*\Z"):
-            prepare_resolved(request("so_quality", source, f"{bucket}/out", **how, **choices))
+            prepare_resolved(request("so_quality", source, f"{bucket}/out", **run_options, **choices))
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000
     print(f"the request has {len(service.request):,} bytes, the pipeline {sizes[0]:,}")
@@ -129,10 +129,12 @@ def test_options_that_dataflow_needs_are_asked_for_one_by_one(bucket: str, tmp_p
 def test_an_image_of_the_users_own_has_the_package_already(bucket: str) -> None:
     from apache_beam.options.pipeline_options import SetupOptions
 
-    where = ["--project=mine", "--region=here", "--temp_location=gs://bucket/tmp"]
-    for more, has in (([], True), (["--sdk_container_image=image"], False)):
-        made = engines.engine("dataflow", arguments=[*where, *more]).options.view_as(SetupOptions)
-        assert bool(made.setup_file or made.requirements_file) is has
+    common_arguments = ["--project=mine", "--region=here", "--temp_location=gs://bucket/tmp"]
+    for extra_arguments, has in (([], True), (["--sdk_container_image=image"], False)):
+        setup_options = engines.engine("dataflow", arguments=[*common_arguments, *extra_arguments]).options.view_as(
+            SetupOptions
+        )
+        assert bool(setup_options.setup_file or setup_options.requirements_file) is has
 
 
 def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,10 @@ def _write(path: Path, texts: dict[str, str]) -> Path:
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """Twenty texts: one has 13 words of an evaluation text, one 12 of them, one is a short one of them but for its marks."""
-    held = _text(1000).split()
+    evaluation_words = _text(1000).split()
     texts = {f"id{i}": _text(i) for i in range(17)}
-    texts["thirteen"] = " ".join([_text(50), *held[10:23], _text(51)])
-    texts["twelve"] = " ".join([_text(52), *held[10:22], _text(53)])
+    texts["thirteen"] = " ".join([_text(50), *evaluation_words[10:23], _text(51)])
+    texts["twelve"] = " ".join([_text(52), *evaluation_words[10:22], _text(53)])
     texts["short"] = "What IS it, called?"
     return _write(tmp_path / "rows.jsonl", texts)
 
@@ -40,22 +40,24 @@ def held_out(tmp_path: Path) -> Path:
 def test_rows_that_share_a_run_of_words_with_a_raw_set_are_rejected(
     corpus: Path, held_out: Path, tmp_path: Path
 ) -> None:
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(held_out),), **CHOICES)
-    assert made.rejected == {"leak": 2}
-    assert list(made.evaluation_sets) == [str(held_out)]
+    manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(held_out),), **CHOICES)
+    assert manifest.rejected == {"leak": 2}
+    assert list(manifest.evaluation_sets) == [str(held_out)]
     shared = " ".join(_text(1000).split()[10:23])
     assert {line["id"]: line["reason"] for line in rejected(tmp_path / "out")} == {
         "thirteen": f'leak: "{shared}" is in {held_out}',
         "short": f'leak: "What IS it, called" is in {held_out}',
     }
-    assert made.rejected_tokens["leak"] > 13
+    assert manifest.rejected_tokens["leak"] > 13
 
 
 def test_a_prepared_set_is_read_by_its_tokens(corpus: Path, held_out: Path, tmp_path: Path) -> None:
     prepared(held_out, tmp_path / "held", tokenizer="sample:", splits={"test": 1.0}, **CHOICES)
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(tmp_path / "held"),), **CHOICES)
+    manifest = prepared(
+        corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(tmp_path / "held"),), **CHOICES
+    )
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
-    assert made.rejected == {"leak": 2}
+    assert manifest.rejected == {"leak": 2}
 
 
 def test_the_training_rows_of_an_earlier_dataset_are_left_out_of_the_next(
@@ -63,24 +65,24 @@ def test_the_training_rows_of_an_earlier_dataset_are_left_out_of_the_next(
 ) -> None:
     last = str(tmp_path / "last")
     prepared(held_out, last, tokenizer="sample:", splits={"train": 0.999, "test": 0.001}, **CHOICES)
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(f"{last}#train",), **CHOICES)
+    manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(f"{last}#train",), **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
-    assert list(made.evaluation_sets) == [f"{last}#train"]
+    assert list(manifest.evaluation_sets) == [f"{last}#train"]
     with pytest.raises(UsageError, match="the dataset has the splits train"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(f"{last}#validation",), **CHOICES)
 
 
 def test_fewer_words_find_more(corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    how = {"decontaminate": (str(held_out),), "decontaminate_words": 12, **CHOICES}
-    prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
+    options = {"decontaminate": (str(held_out),), "decontaminate_words": 12, **CHOICES}
+    prepared(corpus, tmp_path / "out", tokenizer="sample:", **options)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "twelve", "short"}
 
 
 def test_another_evaluation_set_makes_other_kept_tokens(corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    how = {"decontaminate": (str(held_out),), "kept": tmp_path / "kept", **CHOICES}
-    assert prepared(corpus, tmp_path / "one", tokenizer="sample:", **how).rejected == {"leak": 2}
+    options = {"decontaminate": (str(held_out),), "kept": tmp_path / "kept", **CHOICES}
+    assert prepared(corpus, tmp_path / "one", tokenizer="sample:", **options).rejected == {"leak": 2}
     _write(held_out, {"a": _text(3)})
-    assert prepared(corpus, tmp_path / "two", tokenizer="sample:", workers=1, **how).rejected == {"leak": 1}
+    assert prepared(corpus, tmp_path / "two", tokenizer="sample:", workers=1, **options).rejected == {"leak": 1}
 
 
 def test_a_set_that_is_not_there_is_a_sentence(corpus: Path, tmp_path: Path) -> None:
@@ -90,11 +92,17 @@ def test_a_set_that_is_not_there_is_a_sentence(corpus: Path, tmp_path: Path) -> 
 
 
 def test_what_is_written_is_read() -> None:
-    made = evaluation_sets.collect({"one": [_text(1)], "two": [_text(1), _text(2)]}, words=13)
-    again = evaluation_sets.loads(made.dumps())
-    assert again.find([_text(2), _text(1), "", _text(3)]) == made.find([_text(2), _text(1), "", _text(3)])
-    assert [reason.rpartition(" ")[2] for reason in made.find([_text(2), _text(1), _text(3)])] == ["two", "one", ""]
-    assert made.digests() == again.digests()
+    evaluation_set = evaluation_sets.collect({"one": [_text(1)], "two": [_text(1), _text(2)]}, words=13)
+    reloaded_set = evaluation_sets.loads(evaluation_set.dumps())
+    assert reloaded_set.find([_text(2), _text(1), "", _text(3)]) == evaluation_set.find(
+        [_text(2), _text(1), "", _text(3)]
+    )
+    assert [reason.rpartition(" ")[2] for reason in evaluation_set.find([_text(2), _text(1), _text(3)])] == [
+        "two",
+        "one",
+        "",
+    ]
+    assert evaluation_set.digests() == reloaded_set.digests()
 
 
 def test_a_set_without_texts_finds_nothing() -> None:
@@ -123,18 +131,18 @@ def test_a_raw_set_is_read_as_the_rows_are(encoding: str, delimiter: str, of_set
 def test_unknown_tokens_of_a_prepared_set_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What <unk> stood for is not known: nothing is found that is not there, and the message names what to compare with."""
     chinese = "世界经济史是一部基于假象和谎言的连续剧"
-    held = _write(tmp_path / "held.jsonl", {"a": f"{_text(7)} {chinese} {_text(8)}", "b": chinese})
-    prepared(held, tmp_path / "held", tokenizer="sample:", splits={"test": 1.0}, **CHOICES)
+    raw_path = _write(tmp_path / "held.jsonl", {"a": f"{_text(7)} {chinese} {_text(8)}", "b": chinese})
+    prepared(raw_path, tmp_path / "held", tokenizer="sample:", splits={"test": 1.0}, **CHOICES)
     rows = {"whole": chinese, "words": _text(7), "gap": " ".join([*_text(7).split()[-6:], *_text(8).split()[:7]])}
     corpus = _write(tmp_path / "rows.jsonl", rows)
     capsys.readouterr()
-    for name, found in ((tmp_path / "held", {"words"}), (held, {"words", "whole"})):
+    for name, expected_ids in ((tmp_path / "held", {"words"}), (raw_path, {"words", "whole"})):
         prepared(
             corpus, tmp_path / f"out-{name.suffix}", tokenizer="sample:", decontaminate=(str(name),), splits={"train": 1.0}, **CHOICES
         )  # fmt: skip
-        assert {line["id"] for line in rejected(tmp_path / f"out-{name.suffix}")} == found
+        assert {line["id"] for line in rejected(tmp_path / f"out-{name.suffix}")} == expected_ids
         message = capsys.readouterr().err
-        assert (f"--decontaminate {held}" in message) == (name == tmp_path / "held")
+        assert (f"--decontaminate {raw_path}" in message) == (name == tmp_path / "held")
 
 
 def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
@@ -143,10 +151,10 @@ def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
     (folder := tmp_path / "eval").mkdir()
     _write(folder / "train.jsonl", {"a": _text(0)})
     _write(folder / "test.jsonl", {"a": _text(1)})
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(folder),), **CHOICES)
+    manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(folder),), **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"id1"}
     assert f"--decontaminate {folder}: only test is read, not train" in capsys.readouterr().err
-    assert made.rejected == {"leak": 1}
+    assert manifest.rejected == {"leak": 1}
     (folder / "none.jsonl").write_text('{"n": 1}\n')
     with pytest.raises(SourceError, match="no row of it has a text"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(str(folder / "none.jsonl"),), **CHOICES)

@@ -47,28 +47,28 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_exact_rejects_what_the_last_dataset_has(corpus: Path, last: str, tmp_path: Path) -> None:
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", dedup="exact", dedup_against=(last,), **CHOICES)
+    manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", dedup="exact", dedup_against=(last,), **CHOICES)
     assert {line["id"]: line["reason"] for line in rejected(tmp_path / "out")} == {
         "old3": f"repeated: the same input is in {last}, id old3",
         "capitals": f"repeated: the same input is in {last}, id old4",
         "long again": f"repeated: the same input is in {last}, id long",
     }
-    assert made.rejected == {"repeated": 3}
-    assert list(made.earlier) == [last]
-    assert sum(split.records for split in made.splits.values()) == 22
+    assert manifest.rejected == {"repeated": 3}
+    assert list(manifest.earlier) == [last]
+    assert sum(split.records for split in manifest.splits.values()) == 22
 
 
 def test_near_rejects_what_is_nearly_in_the_last_dataset(corpus: Path, last: str, tmp_path: Path) -> None:
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", dedup="near", dedup_against=(last,), **CHOICES)
+    manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", dedup="near", dedup_against=(last,), **CHOICES)
     reasons = {line["id"]: line["reason"] for line in rejected(tmp_path / "out")}
     assert set(reasons) == {"old3", "capitals", "long again", "nearly", "long nearly"}
     assert reasons["nearly"].startswith(f"near duplicate: kept is {last}/train.tfrecord-00000-of-00001:")
     assert ", id old5 (Jaccard similarity 0.9" in reasons["nearly"]
     assert ", id long (" in reasons["long nearly"]
-    assert made.near_duplicates is not None
-    assert (made.near_duplicates.clusters, made.near_duplicates.across_splits) == (4, 0)
-    kept = {record["id"][0].decode() for split in records(tmp_path / "out").values() for record in split}
-    assert kept == {f"new{i}" for i in range(20)}
+    assert manifest.near_duplicates is not None
+    assert (manifest.near_duplicates.clusters, manifest.near_duplicates.across_splits) == (4, 0)
+    output_ids = {record["id"][0].decode() for split in records(tmp_path / "out").values() for record in split}
+    assert output_ids == {f"new{i}" for i in range(20)}
 
 
 def test_a_corpus_against_itself_has_nothing_left_but_says_why(last: str, tmp_path: Path) -> None:
@@ -90,18 +90,18 @@ def test_the_rows_of_encoders_are_compared_too(tmp_path: Path) -> None:
     for name, part in (("old", lines[:8]), ("new", lines[4:])):
         rows = "".join(f"{text}\t{label}\n" for text, label in part)
         (tmp_path / f"{name}.tsv").write_text("sentence\tlabel\n" + rows)
-    how = {"tokenizer": bert, "task": "sst2", "input_length": 16}
-    prepared(tmp_path / "old.tsv", tmp_path / "last", **how)
+    options = {"tokenizer": bert, "task": "sst2", "input_length": 16}
+    prepared(tmp_path / "old.tsv", tmp_path / "last", **options)
     last = (str(tmp_path / "last"),)
-    made = prepared(tmp_path / "new.tsv", tmp_path / "out", dedup="exact", dedup_against=last, **how)
-    assert made.rejected["repeated"] == len({text for text, _ in lines[:8]} & {text for text, _ in lines[4:]})
+    manifest = prepared(tmp_path / "new.tsv", tmp_path / "out", dedup="exact", dedup_against=last, **options)
+    assert manifest.rejected["repeated"] == len({text for text, _ in lines[:8]} & {text for text, _ in lines[4:]})
 
 
 def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, tmp_path: Path) -> None:
-    how = {"tokenizer": "sample:", "dedup": "exact", "kept": tmp_path / "kept", **CHOICES}
-    assert prepared(corpus, tmp_path / "one", dedup_against=(last,), **how).rejected == {"repeated": 3}
+    options = {"tokenizer": "sample:", "dedup": "exact", "kept": tmp_path / "kept", **CHOICES}
+    assert prepared(corpus, tmp_path / "one", dedup_against=(last,), **options).rejected == {"repeated": 3}
     prepared(_write(tmp_path / "old.jsonl", {"other": _text(3)}), last, tokenizer="sample:", overwrite=True, **CHOICES)
-    assert prepared(corpus, tmp_path / "two", dedup_against=(last,), **how).rejected == {"repeated": 1}
+    assert prepared(corpus, tmp_path / "two", dedup_against=(last,), **options).rejected == {"repeated": 1}
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, t
 def test_what_cannot_be_compared_is_a_sentence(
     choices: dict[str, object], why: str, corpus: Path, last: str, tmp_path: Path
 ) -> None:
-    how = {"dedup": "near", "dedup_against": (last,), **CHOICES, **choices}
+    options = {"dedup": "near", "dedup_against": (last,), **CHOICES, **choices}
     with pytest.raises((UsageError, DatasetError), match=why):
-        prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
+        prepared(corpus, tmp_path / "out", tokenizer="sample:", **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -132,18 +132,18 @@ def test_engines_and_workers_reject_the_same_rows(
 ) -> None:
     """All that rejects rows in one run: duplicates, near-duplicates among the rows and in a dataset, leaks, filters."""
     held_out = _write(tmp_path / "held.jsonl", {"leak": _text(110)})
-    how = {"tokenizer": "sample:", "dedup": dedup, "dedup_against": (last,), **CHOICES}
-    how |= {"decontaminate": (str(held_out),), "filter": ("words:least=8", "addresses")}
+    options = {"tokenizer": "sample:", "dedup": dedup, "dedup_against": (last,), **CHOICES}
+    options |= {"decontaminate": (str(held_out),), "filter": ("words:least=8", "addresses")}
     rows = {"twin": _changed(_text(100)), "short": "too few words", "masked": f"{_text(120)} me@firm.de"}
     with open(corpus, "a") as file:
         for id, text in rows.items():
             file.write(json.dumps({"id": id, "text": text, "label": "yes"}) + "\n")
-    made = prepared(corpus, tmp_path / "out", **how)
+    manifest = prepared(corpus, tmp_path / "out", **options)
     assert {line["id"] for line in rejected(tmp_path / "out")} >= {"new10", "short"}
-    assert sum(made.rejected.values()) == 2 + (3 if dedup == "exact" else 6)
+    assert sum(manifest.rejected.values()) == 2 + (3 if dedup == "exact" else 6)
     for engine in engines:
-        more = {"workers": 2, "memory": 700 << 20} if engine == "workers" else {"runner": engine}
-        prepared(corpus, tmp_path / engine, **how, **more)
+        engine_options = {"workers": 2, "memory": 700 << 20} if engine == "workers" else {"runner": engine}
+        prepared(corpus, tmp_path / engine, **options, **engine_options)
         assert bytes_of(tmp_path / engine) == bytes_of(tmp_path / "out")
 
 
@@ -157,16 +157,16 @@ def test_texts_that_the_tokenizer_does_not_know_are_not_equal(
     dedup: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All of these have the same ids: one was kept, and the others were rejected as its repetitions."""
-    same = "the question that all of them begin with, word by word:"
-    texts = {f"new{n}": f"{same} {chr(0x4E00 + n * 7)}{chr(0x4E03 + n * 5)}" for n in range(12)}
+    prefix = "the question that all of them begin with, word by word:"
+    texts = {f"new{n}": f"{prefix} {chr(0x4E00 + n * 7)}{chr(0x4E03 + n * 5)}" for n in range(12)}
     prepared(
-        _write(tmp_path / "old.jsonl", {"old": f"{same} 世界", "plain": _text(1)}), tmp_path / "last", tokenizer="sample:",
+        _write(tmp_path / "old.jsonl", {"old": f"{prefix} 世界", "plain": _text(1)}), tmp_path / "last", tokenizer="sample:",
         **CHOICES,
     )  # fmt: skip
     corpus = _write(tmp_path / "new.jsonl", {**texts, "plain again": _text(1)})
     last = (str(tmp_path / "last"),)
-    how = {"dedup": dedup, "dedup_against": last, "near_jaccard": 0.99}
-    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", splits={"train": 1.0}, **how, **CHOICES)
+    options = {"dedup": dedup, "dedup_against": last, "near_jaccard": 0.99}
+    manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", splits={"train": 1.0}, **options, **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"plain again"}
-    assert made.splits["train"].records == 12
+    assert manifest.splits["train"].records == 12
     assert f"--dedup-against {last[0]}: " in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 from servers.flink import cluster
-from servers.gcs_emulator import Front, Seen
+from servers.gcs_emulator import Front, StorageRequest
 
 from pipelines import engines
 from t5prep import sources
@@ -37,8 +37,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("expected") / "out"
-    made = prepared(corpus, out, tokenizer=SAMPLE, shards=3)
-    assert made.rejected == {"duplicate id": 2, "unknown label": 1}
+    manifest = prepared(corpus, out, tokenizer=SAMPLE, shards=3)
+    assert manifest.rejected == {"duplicate id": 2, "unknown label": 1}
     return bytes_of(out)
 
 
@@ -54,9 +54,9 @@ def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, 
     task = tmp_path / "mine.py"
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
     choices = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
-    made = prepared(corpus, tmp_path / "near", **choices)
-    assert (made.settings.task, made.task.file) == ("mine", "mine.py")
-    assert made.rejected == {"duplicate id": 2, "unknown label": 1}
+    manifest = prepared(corpus, tmp_path / "near", **choices)
+    assert (manifest.settings.task, manifest.task.file) == ("mine", "mine.py")
+    assert manifest.rejected == {"duplicate id": 2, "unknown label": 1}
     prepared(corpus, tmp_path / "far", runner=engine, workers=2, **choices)
     assert bytes_of(tmp_path / "far") == bytes_of(tmp_path / "near")
     assert not [command for command in own_processes() if b"--artifacts-dir" in command], "Flink's job server lives on"
@@ -83,12 +83,12 @@ def test_a_task_manager_is_lost_between_two_shards(
     once = threading.Lock()
     with cluster(tmp_path / "flink", task_managers=2) as flink:
 
-        def lose(seen: Seen) -> str:
+        def lose(request: StorageRequest) -> str:
             with once:
-                there = [name for name in front.made() if ".tfrecord-" in name]
-                if seen.kind in ("begin", "multipart") and there and not flink.lost:
+                existing_shards = [name for name in front.made() if ".tfrecord-" in name]
+                if request.kind in ("begin", "multipart") and existing_shards and not flink.lost:
                     flink.lose_one_at_work()
-                    written.extend(there)
+                    written.extend(existing_shards)
             return ""
 
         front.fault = lose
@@ -122,17 +122,17 @@ REAL = {
 @pytest.mark.parametrize("name", list(REAL))
 def test_real_corpora_have_the_same_bytes_from_engines(shared_data: Path, tmp_path: Path, name: str) -> None:
     """Of SST-2 a thousand rows of each split, in files that are splits themselves; of Stack Overflow all, without a limit."""
-    where, choices, numbers, others = REAL[name]
+    source_pattern, choices, numbers, runners = REAL[name]
     choices = {"tokenizer": shared_data / "t5_tokenizer/spiece.model", "shards": 4, **choices}
-    source = shared_data / where
-    made = prepared(source, tmp_path / "local0", **choices)
-    assert sum(split.records for split in made.splits.values()) >= 1000
+    source = shared_data / source_pattern
+    manifest = prepared(source, tmp_path / "local0", **choices)
+    assert sum(split.records for split in manifest.splits.values()) >= 1000
     for workers in numbers:
         prepared(source, tmp_path / f"local{workers}", workers=workers, memory=4 << 30, **choices)
-    for engine in others:
+    for engine in runners:
         prepared(source, tmp_path / engine, runner=engine, workers=2, **choices)
-    for other in (*(f"local{workers}" for workers in numbers), *others):
-        assert bytes_of(tmp_path / other) == bytes_of(tmp_path / "local0"), other
+    for out_name in (*(f"local{workers}" for workers in numbers), *runners):
+        assert bytes_of(tmp_path / out_name) == bytes_of(tmp_path / "local0"), out_name
 
 
 @pytest.mark.extra("prism")
@@ -179,8 +179,8 @@ def test_a_limit_is_so_many_rows_of_all_or_of_each_split(tmp_path: Path) -> None
         (tmp_path / folder).mkdir()
         write_csv(tmp_path / folder / names[0], rows[:10])
         write_csv(tmp_path / folder / names[1], rows[10:])
-        made = prepared(tmp_path / folder, tmp_path / f"{folder}.out", tokenizer=SAMPLE, limit=12)
-        counts = {name: split.records for name, split in made.splits.items()}
+        manifest = prepared(tmp_path / folder, tmp_path / f"{folder}.out", tokenizer=SAMPLE, limit=12)
+        counts = {name: split.records for name, split in manifest.splits.items()}
         assert sum(counts.values()) == 12 if folder == "parts" else counts == {"train": 10, "validation": 12}
 
 

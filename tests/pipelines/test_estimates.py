@@ -28,7 +28,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(estimates, "free_bytes", lambda place: size)
+    monkeypatch.setattr(estimates, "free_bytes", lambda folder: size)
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_written(
@@ -47,13 +47,13 @@ def test_what_the_estimate_says_is_about_what_is_written(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     free(monkeypatch, 500_000)
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE)
-    told = capfd.readouterr().err
-    written = sum(shard.bytes for split in made.splits.values() for shard in split.shards) / 1000
-    said = re.search(r"^  writes +about (\S+) kB into", told, re.MULTILINE)
-    assert said
-    assert 0.9 * written < float(said[1]) < 1.1 * written
-    assert re.search(r"^  disk +\S+out needs \S+ kB while", told, re.MULTILINE)
+    manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+    output = capfd.readouterr().err
+    written = sum(shard.bytes for split in manifest.splits.values() for shard in split.shards) / 1000
+    estimate = re.search(r"^  writes +about (\S+) kB into", output, re.MULTILINE)
+    assert estimate
+    assert 0.9 * written < float(estimate[1]) < 1.1 * written
+    assert re.search(r"^  disk +\S+out needs \S+ kB while", output, re.MULTILINE)
 
 
 def test_a_run_that_surely_fits_says_nothing(source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,8 +62,8 @@ def test_a_run_that_surely_fits_says_nothing(source: Path, tmp_path: Path, capfd
 
 
 def test_free_space_is_asked_where_a_folder_will_be(tmp_path: Path) -> None:
-    here = estimates.free_bytes(tmp_path)
-    assert estimates.free_bytes(tmp_path / "not" / "yet") == pytest.approx(here, rel=0.1)
+    free_space = estimates.free_bytes(tmp_path)
+    assert estimates.free_bytes(tmp_path / "not" / "yet") == pytest.approx(free_space, rel=0.1)
 
 
 def test_a_parquet_file_that_begins_with_long_rows_is_not_taken_to_have_no_others(
@@ -74,18 +74,28 @@ def test_a_parquet_file_that_begins_with_long_rows_is_not_taken_to_have_no_other
         dict(row, Body=row["Body"] + " ".join(map(str, range(400 if number < 500 else 0))))
         for number, row in enumerate(questions(4000))
     ]
-    asked = ["--inputs-column", "Body", "--targets-column", "Y", "--dedup", "near", "--layout", "ragged"]
+    arguments = ["--inputs-column", "Body", "--targets-column", "Y", "--dedup", "near", "--layout", "ragged"]
     needed = []
     for name, ordered in (("before", rows), ("behind", rows[::-1])):
         pq.write_table(pa.Table.from_pylist(ordered), tmp_path / f"{name}.parquet")
-        code, said = dry("--source", tmp_path / f"{name}.parquet", *asked, "--out", tmp_path / "out", task="text2text")
-        assert code == 0, said
-        assert "about 4,000 rows" in said
-        needed.append(numbers(said, "disk")[0])
+        code, output = dry(
+            "--source", tmp_path / f"{name}.parquet", *arguments, "--out", tmp_path / "out", task="text2text"
+        )
+        assert code == 0, output
+        assert "about 4,000 rows" in output
+        needed.append(numbers(output, "disk")[0])
     assert needed[0] == pytest.approx(needed[1], rel=0.1)
     # The first rows alone would need twice as much, and be refused.
     free(monkeypatch, round(needed[0] * 1e6))
-    command = ["prepare", "text2text", "--source", str(tmp_path / "before.parquet"), "--tokenizer", str(SAMPLE), *asked]
+    command = [
+        "prepare",
+        "text2text",
+        "--source",
+        str(tmp_path / "before.parquet"),
+        "--tokenizer",
+        str(SAMPLE),
+        *arguments,
+    ]
     result = CliRunner().invoke(cli.main, [*command, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
 
@@ -98,14 +108,14 @@ def test_a_price_is_one_number_or_two(text: str) -> None:
 
 
 def dry(*arguments: str | Path, task: str = "so_quality") -> tuple[int, str]:
-    asked = ["prepare", task, "--tokenizer", str(SAMPLE), *map(str, arguments), "--dry-run"]
-    result = CliRunner().invoke(cli.main, asked, catch_exceptions=False)
+    command = ["prepare", task, "--tokenizer", str(SAMPLE), *map(str, arguments), "--dry-run"]
+    result = CliRunner().invoke(cli.main, command, catch_exceptions=False)
     return result.exit_code, result.output
 
 
-def numbers(said: str, name: str) -> list[float]:
+def numbers(output: str, name: str) -> list[float]:
     """The numbers of a line of what is said, but for those of its path: pytest's folders are numbered."""
-    (line,) = re.findall(rf"^  {name} +(.*)$", said, re.MULTILINE)
+    (line,) = re.findall(rf"^  {name} +(.*)$", output, re.MULTILINE)
     line = re.sub(r"(?<!\S)/\S+", "", line)
     return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line)]
 
@@ -115,8 +125,8 @@ def test_the_rows_of_a_file_in_utf_16_are_not_told_twice(packed: bool, tmp_path:
     lines = "".join(f"{number} row of some words\n" for number in range(20_000)).encode("utf-16")
     path = tmp_path / f"rows.txt{'.gz' if packed else ''}"
     path.write_bytes(gzip.compress(lines) if packed else lines)
-    _, said = dry("--source", path, "--out", tmp_path / "out", task="span_corruption")
-    assert 18_000 < numbers(said, "reads")[-1] < 22_000
+    _, output = dry("--source", path, "--out", tmp_path / "out", task="span_corruption")
+    assert 18_000 < numbers(output, "reads")[-1] < 22_000
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
@@ -126,29 +136,33 @@ def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, form: st
     folder.mkdir()
     draw = random.Random(0)
     rows = [dict(row, Body=" ".join(f"{draw.getrandbits(20):x}" for _ in range(60))) for row in questions(4000)]
-    for name, some in (("a", rows[:2000]), ("b", [dict(row, Y="") for row in rows[2000:3000]]), ("c", rows[3000:])):
-        text = write_csv(folder / f"{name}.csv", some).read_bytes()
+    for name, file_rows in (
+        ("a", rows[:2000]),
+        ("b", [dict(row, Y="") for row in rows[2000:3000]]),
+        ("c", rows[3000:]),
+    ):
+        text = write_csv(folder / f"{name}.csv", file_rows).read_bytes()
         if form != "csv":
             (folder / f"{name}.csv").unlink()
         if form == "csv.gz":
             (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text))
         if form == "parquet":
-            pq.write_table(pa.Table.from_pylist(some), folder / f"{name}.parquet", compression="gzip")
+            pq.write_table(pa.Table.from_pylist(file_rows), folder / f"{name}.parquet", compression="gzip")
     files = f"{folder}/*.{form}"
     columns = ("--inputs-column", "Body", "--targets-column", "Y")
-    code, said = dry("--source", files, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
-    assert code == 0, said
+    code, output = dry("--source", files, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
+    assert code == 0, output
     assert not (tmp_path / "out").exists()
-    assert "empty target" in said
-    assert numbers(said, "a sample")[0] < 3000  # of a row group too
-    assert said.endswith("next: the same command without --dry-run\n")
+    assert "empty target" in output
+    assert numbers(output, "a sample")[0] < 3000  # of a row group too
+    assert output.endswith("next: the same command without --dry-run\n")
     options = {"inputs_column": "Body", "targets_column": "Y"}
-    made = prepared(files, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options)
-    count, _, about = numbers(said, "reads")
+    manifest = prepared(files, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options)
+    count, _, about = numbers(output, "reads")
     assert count == 3
     assert about == pytest.approx(4000, rel=0.2)
-    written = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
-    assert numbers(said, "writes")[0] * (1e6 if " MB into" in said else 1e3) == pytest.approx(written, rel=0.35)
+    written = sum(shard.bytes for split in manifest.splits.values() for shard in split.shards)
+    assert numbers(output, "writes")[0] * (1e6 if " MB into" in output else 1e3) == pytest.approx(written, rel=0.35)
 
 
 def test_a_file_is_sampled_at_many_places(tmp_path: Path) -> None:
@@ -157,9 +171,9 @@ def test_a_file_is_sampled_at_many_places(tmp_path: Path) -> None:
     texts = [" ".join(f"{draw.getrandbits(20):x}" for _ in range(size)) for size in [4000] * 100 + [40] * 10_000]
     source.write_text("".join(json.dumps({"text": text, "number": "one"}) + "\n" for text in texts))
     columns = ("--inputs-column", "text", "--targets-column", "number")
-    code, said = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
-    assert code == 0, said
-    assert numbers(said, "reads")[-1] == pytest.approx(10_100, rel=0.2)
+    code, output = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
+    assert code == 0, output
+    assert numbers(output, "reads")[-1] == pytest.approx(10_100, rel=0.2)
 
 
 @pytest.mark.parametrize("form", ["array", "long rows"])
@@ -181,9 +195,9 @@ def test_a_file_of_one_line_or_of_few_is_not_read_whole_or_twice(
     source = tmp_path / "rows.json"
     source.write_text(json.dumps(rows) if form == "array" else "".join(json.dumps(row) + "\n" for row in rows))
     columns = ("--inputs-column", "text", "--targets-column", "number")
-    code, said = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
-    assert code == 0, said
-    assert numbers(said, "reads")[-1] == pytest.approx(len(rows), rel=0.2)
+    code, output = dry("--source", source, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
+    assert code == 0, output
+    assert numbers(output, "reads")[-1] == pytest.approx(len(rows), rel=0.2)
     assert read <= (1 << 20 if form == "array" else source.stat().st_size)
 
 
@@ -193,33 +207,35 @@ def test_a_row_group_without_rows_is_no_sample(tmp_path: Path) -> None:
     pq.write_table(rows.slice(0, 0), tmp_path / "rows" / "a.parquet")
     pq.write_table(rows, tmp_path / "rows" / "b.parquet")
     columns = ("--inputs-column", "Body", "--targets-column", "Y")
-    code, said = dry(
+    code, output = dry(
         "--source", tmp_path / "rows", *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text"
     )
-    assert code == 0, said
-    assert numbers(said, "reads")[0] == 2
+    assert code == 0, output
+    assert numbers(output, "reads")[0] == 2
 
 
 def test_sketches_of_near_duplicates_need_disk_too(source: Path, tmp_path: Path) -> None:
-    how = ("--source", source, "--out", tmp_path / "out", "--workers", "1")
-    _, plain = dry(*how)
-    _, searched = dry(*how, "--dedup", "near")
-    kept, with_sketches = (float(re.findall(r"needs (\S+) kB while", said)[0]) for said in (plain, searched))
-    assert with_sketches > kept
+    arguments = ("--source", source, "--out", tmp_path / "out", "--workers", "1")
+    _, plain = dry(*arguments)
+    _, searched = dry(*arguments, "--dedup", "near")
+    without_sketches, with_sketches = (
+        float(re.findall(r"needs (\S+) kB while", output)[0]) for output in (plain, searched)
+    )
+    assert with_sketches > without_sketches
 
 
 def test_a_dry_run_refuses_what_the_run_would_refuse(source: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    code, said = dry("--source", source, "--out", tmp_path / "full")
+    code, output = dry("--source", source, "--out", tmp_path / "full")
     assert code == 1
-    assert "thesis.txt" in said
-    code, said = dry("--source", source, "--out", tmp_path / "out", "--workers", "1", "--memory", "1MB")
-    assert (code, "--memory" in said) == (1, True)
+    assert "thesis.txt" in output
+    code, output = dry("--source", source, "--out", tmp_path / "out", "--workers", "1", "--memory", "1MB")
+    assert (code, "--memory" in output) == (1, True)
 
 
 def test_what_an_engine_costs_is_said(source: Path, tmp_path: Path) -> None:
-    code, said = dry("--source", source, "--out", tmp_path / "out", "--runner", "dataflow", "--price", "2+0.01")
+    code, output = dry("--source", source, "--out", tmp_path / "out", "--runner", "dataflow", "--price", "2+0.01")
     assert code == 0
-    assert "vCPU-hours" in said
-    assert re.search(r"^  cost +\d+\.\d\d to \d+\.\d\d$", said, re.MULTILINE)
+    assert "vCPU-hours" in output
+    assert re.search(r"^  cost +\d+\.\d\d to \d+\.\d\d$", output, re.MULTILINE)

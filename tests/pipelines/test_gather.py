@@ -46,7 +46,7 @@ def spread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             return results[-1][1]
 
     engine = engines.Engine("prism", Remembering(), PipelineOptions([]))
-    monkeypatch.setattr(engines, "engine", lambda name, **how: engine)
+    monkeypatch.setattr(engines, "engine", lambda name, **engine_options: engine)
     monkeypatch.setattr(preparing.engines, "require", lambda *_, **__: None)
     return results
 
@@ -72,20 +72,20 @@ def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
     source = corpus(tmp_path / "rows", rows=90)
     prepared(source, tmp_path / "expected", **CHOICES)
     monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 400, 2000))
-    left: list[set[Path]] = []
+    remaining_spills: list[set[Path]] = []
     write = steps.WriteShard.write
 
     def noted(self: steps.WriteShard, spec: shards.ShardSpec, spilled: list[Spill], repeats: Any) -> Any:
-        left.append({Path(spill.path) for spill in spilled})
+        remaining_spills.append({Path(spill.path) for spill in spilled})
         files = {path for path in (tmp_path / "out" / output_folder.SPOOL).iterdir() if len(path.name) in (31, 32)}
-        assert files == left[-1]  # what was merged is gone
+        assert files == remaining_spills[-1]  # what was merged is gone
         return write(self, spec, spilled, repeats)
 
     monkeypatch.setattr(sorting, "FAN_IN", fan_in)
     monkeypatch.setattr(steps.WriteShard, "write", noted)
     prepared(source, tmp_path / "out", **CHOICES)
-    assert all(0 < len(spilled) <= fan_in for spilled in left)
-    assert any(path.name.startswith("merged-") for path in left[0])
+    assert all(0 < len(spilled) <= fan_in for spilled in remaining_spills)
+    assert any(path.name.startswith("merged-") for path in remaining_spills[0])
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
 
 
@@ -108,40 +108,40 @@ def test_many_rejected_rows_are_many_files_from_every_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_blocks: None, spread: list[Any]
 ) -> None:
     source = corpus(tmp_path / "rows", rows=150)
-    whole = prepared(source, tmp_path / "whole", **CHOICES)
+    expected_manifest = prepared(source, tmp_path / "whole", **CHOICES)
     monkeypatch.setattr(rejected_rows, "LARGEST_BYTES", 500)
     monkeypatch.setattr(rejected_rows, "PART_BYTES", 500)
     monkeypatch.setattr(rejected_rows, "_ROWS_TOGETHER", 4)
-    made = prepared(source, tmp_path / "local", **CHOICES)
+    local_manifest = prepared(source, tmp_path / "local", **CHOICES)
     prepared(source, tmp_path / "engine", runner="prism", **CHOICES)
     assert bytes_of(tmp_path / "local") == bytes_of(tmp_path / "engine")
-    assert made.rejected_file
-    assert whole.rejected_file
-    assert (made.rejected, made.rows, made.rejected_file.lines) == (
-        whole.rejected,
-        whole.rows,
-        whole.rejected_file.lines,
+    assert local_manifest.rejected_file
+    assert expected_manifest.rejected_file
+    assert (local_manifest.rejected, local_manifest.rows, local_manifest.rejected_file.lines) == (
+        expected_manifest.rejected,
+        expected_manifest.rows,
+        expected_manifest.rejected_file.lines,
     )
-    names = rejected_rows.names_of(made.rejected_file.name)
+    names = rejected_rows.names_of(local_manifest.rejected_file.name)
     assert len(names) > 4
     lines = [json.loads(line) for name in names for line in (tmp_path / "local" / name).read_text().splitlines()]
     assert sorted(lines, key=repr) == sorted(rejected(tmp_path / "whole"), key=repr)
-    assert verify(tmp_path / "local") == made
+    assert verify(tmp_path / "local") == local_manifest
     (tmp_path / "local" / names[1]).write_bytes(b"")
     with pytest.raises(DatasetError, match=r"rejected\.jsonl@\d+ was altered"):
         verify(tmp_path / "local")
     prepared(source, tmp_path / "local", **CHOICES)  # a dataset of ours, which is made again in place
-    assert verify(tmp_path / "local") == made
+    assert verify(tmp_path / "local") == local_manifest
 
 
 def side_inputs(proto: Any) -> set[str]:
     """The PCollections that some step reads as a side input."""
-    found = set()
+    pcollections = set()
     for transform in proto.components.transforms.values():
         if transform.spec.urn == "beam:transform:pardo:v1":
             payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
-            found |= {transform.inputs[name] for name in payload.side_inputs}
-    return found
+            pcollections |= {transform.inputs[name] for name in payload.side_inputs}
+    return pcollections
 
 
 def element_counts(result: Any) -> dict[str, int]:
@@ -165,9 +165,9 @@ def test_what_an_engine_hands_to_every_worker_does_not_grow_with_blocks(
     assert len(sides) >= 6
     blocks = max(counts.values())
     assert blocks >= rows // 2
-    known = {name: counts[name] for name in sides if name in counts}
-    assert known
-    assert set(known.values()) == {1}
+    side_counts = {name: counts[name] for name in sides if name in counts}
+    assert side_counts
+    assert set(side_counts.values()) == {1}
     assert manifest.load(tmp_path / "out").rows
 
 
@@ -178,14 +178,14 @@ def test_rejected_rows_stand_in_one_order_however_shards_are_written_in_parts(
     """Rows are left out for several reasons in each part, and how large a part is follows from the memory there is."""
     rows = questions(60)
     (tmp_path / "rows").mkdir()
-    again = [dict(row, Body=f"another {n}") for n, row in enumerate(rows[::4])]
-    alike = [dict(row, Id=f"other {n}") for n, row in enumerate(rows[::3])]
-    write_csv(tmp_path / "rows" / "train.csv", [*rows, *again, *alike])
+    same_id_rows = [dict(row, Body=f"another {n}") for n, row in enumerate(rows[::4])]
+    same_text_rows = [dict(row, Id=f"other {n}") for n, row in enumerate(rows[::3])]
+    write_csv(tmp_path / "rows" / "train.csv", [*rows, *same_id_rows, *same_text_rows])
     write_csv(tmp_path / "rows" / "test.csv", rows[::5])
     choices = {**CHOICES, "shards": 1, "dedup": dedup, "splits": None}
-    made = prepared(tmp_path / "rows", tmp_path / "whole", **choices)
+    dataset_manifest = prepared(tmp_path / "rows", tmp_path / "whole", **choices)
     assert len({row["reason"].partition(": ")[0] for row in rejected(tmp_path / "whole")}) == 1 + (dedup == "near")
-    assert made.splits["test"].examples == 12
+    assert dataset_manifest.splits["test"].examples == 12
     monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 2 << 20, 1 << 10))
     prepared(tmp_path / "rows", tmp_path / "parts", **choices)
     assert bytes_of(tmp_path / "parts") == bytes_of(tmp_path / "whole")
@@ -202,8 +202,8 @@ def test_rows_of_one_position_are_sorted_on_the_disk_to_the_same_bytes(
         row |= {"Title": "one", "Body": "text"} if dedup == "exact" else {"Id": "one", "Body": f"text {number % 7}"}
     source = write_csv(tmp_path / "rows.csv", rows)
     choices = {**CHOICES, "shards": 3, "dedup": dedup, "layout": layout}
-    made = prepared(source, tmp_path / "whole", **choices)
-    assert made.rejected[f"duplicate {'text' if dedup == 'exact' else 'id'}"] >= 29
+    dataset_manifest = prepared(source, tmp_path / "whole", **choices)
+    assert dataset_manifest.rejected[f"duplicate {'text' if dedup == 'exact' else 'id'}"] >= 29
     monkeypatch.setattr(shards, "LINES_BYTES", 100)
     for name, value in (("RIVALS", 4), ("CROWDED", 0)):
         monkeypatch.setattr(shards, name, value)

@@ -27,7 +27,7 @@ DIGESTS = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_shards_have_the_bytes_that_they_always_had(tmp_path: Path, name: str) -> None:
     prepared("sample:", tmp_path / "out", tokenizer="sample:", **GOLDEN[name])
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted((tmp_path / "out").glob("*.tfrecord-*")):
-        made.update(path.read_bytes())
-    assert made.hexdigest()[:16] == DIGESTS[name]
+        digest.update(path.read_bytes())
+    assert digest.hexdigest()[:16] == DIGESTS[name]

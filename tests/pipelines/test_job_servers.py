@@ -38,12 +38,12 @@ class Runner:
 
 
 def test_every_server_is_ended_and_ctrl_c_is_what_it_was() -> None:
-    before, runner = signal.getsignal(signal.SIGINT), Runner()
+    previous_handler, runner = signal.getsignal(signal.SIGINT), Runner()
     with engines.servers_ended(runner):
         runner.run()
         runner.run()
     assert [server.stopped for server in runner.made] == [1, 1]
-    assert signal.getsignal(signal.SIGINT) == before
+    assert signal.getsignal(signal.SIGINT) == previous_handler
 
 
 def test_servers_of_a_run_that_fails_are_ended_too() -> None:
@@ -60,21 +60,21 @@ def test_servers_of_a_run_that_fails_are_ended_too() -> None:
 
 def test_a_handler_that_was_set_meanwhile_stays() -> None:
     """The command line sets another one after the first Ctrl-C."""
-    before, runner = signal.getsignal(signal.SIGINT), Runner()
+    previous_handler, runner = signal.getsignal(signal.SIGINT), Runner()
     try:
         with engines.servers_ended(runner):
             runner.run()
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def test_a_server_whose_folder_is_gone_does_not_hide_what_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(self: Server) -> None:
+    def raise_not_found(self: Server) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(Server, "stop", gone)
+    monkeypatch.setattr(Server, "stop", raise_not_found)
     runner = Runner()
     with engines.servers_ended(runner):
         runner.run()

@@ -68,8 +68,8 @@ def test_rows_are_found_where_their_folder_lies_now_and_if_they_were_written_twi
             kept.keep("block", rows, file=kept.rows_of("block"))
     Path(kept.folder).rename(tmp_path / "moved")
     moved = JobResults(str(tmp_path / "moved"), kept.key)
-    ((number, found),) = moved.find("block", file=moved.rows_of("block")) or ()
-    assert (number, found.read()) == (3, spill)
+    ((number, stored_spill),) = moved.find("block", file=moved.rows_of("block")) or ()
+    assert (number, stored_spill.read()) == (3, spill)
     Path(moved.rows_of("block")).unlink()
     assert moved.find("block", file=moved.rows_of("block")) is None
 
@@ -82,7 +82,7 @@ def _in_this_process() -> Iterator[None]:
 
     engine = engines.Engine("prism", FnApiRunner(), PipelineOptions([]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "engine", lambda name, **how: engine)
+        patch.setattr(engines, "engine", lambda name, **options: engine)
         patch.setattr(preparing.engines, "require", lambda *_, **__: None)
         yield
 
@@ -145,8 +145,8 @@ def test_a_job_that_failed_at_its_end_makes_no_block_and_no_shard_twice(
     for name in ("PrepareBlock.sort", "WriteShard.write"):
         monkeypatch.setattr(f"pipelines.steps.{name}", fails)
     failed.resume()
-    found, every = capsys.readouterr().err.split(" blocks and shards")[0].split()[-3::2]
-    assert found == every == str(len(results))
+    found_count, every = capsys.readouterr().err.split(" blocks and shards")[0].split()[-3::2]
+    assert found_count == every == str(len(results))
 
 
 @pytest.mark.parametrize("failed", ["near"], indirect=True)
@@ -154,7 +154,7 @@ def test_a_job_that_failed_at_its_end_makes_no_block_and_no_shard_twice(
 def test_what_is_gone_is_made_again_and_nothing_else(
     failed: Failed, gone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, folder = list[str](), failed.restore()
+    calls, folder = list[str](), failed.restore()
     for path in folder.iterdir():
         if shard_files.is_shard(path.name) == (gone == "shards"):
             path.unlink()
@@ -162,11 +162,11 @@ def test_what_is_gone_is_made_again_and_nothing_else(
         owner, _, method = name.partition(".")
         step = getattr(getattr(steps, owner), method)
         monkeypatch.setattr(
-            f"pipelines.steps.{name}", lambda *given, step=step, name=name: made.append(name) or step(*given)
+            f"pipelines.steps.{name}", lambda *arguments, step=step, name=name: calls.append(name) or step(*arguments)
         )
     failed.resume()
-    assert made
-    assert set(made) == {"WriteShard.write" if gone == "shards" else "PrepareBlock.sort"}
+    assert calls
+    assert set(calls) == {"WriteShard.write" if gone == "shards" else "PrepareBlock.sort"}
 
 
 def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(

@@ -48,21 +48,21 @@ def corpus(folder: Path) -> Path:
     return write_csv(folder / "rows.csv", [*rows, *(dict(row, Id=f"again {row['Id']}") for row in rows[::9])])
 
 
-def kept(out: Path) -> dict[str, int]:
+def list_results(out: Path) -> dict[str, int]:
     """What workers have made until now: each result, and when it was written. Rows are there before their result is."""
-    made = [path for path in out.glob(f"{output_folder.CACHE_PREFIX}*/*") if not path.name.startswith(".")]
-    return {path.name: path.stat().st_mtime_ns for path in made if path.suffix != ".rows"}
+    paths = [path for path in out.glob(f"{output_folder.CACHE_PREFIX}*/*") if not path.name.startswith(".")]
+    return {path.name: path.stat().st_mtime_ns for path in paths if path.suffix != ".rows"}
 
 
 def killed(command: list[str], out: Path, stage: str) -> dict[str, int]:
     """Start a run, kill all of its processes in the middle of a stage, and return what it had made."""
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    while process.poll() is None and not STAGES[stage](set(kept(out))):
+    while process.poll() is None and not STAGES[stage](set(list_results(out))):
         time.sleep(0.01)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return kept(out)
+    return list_results(out)
 
 
 def check(folder: Path, engine: str, stages: list[str]) -> list[str]:
@@ -70,20 +70,22 @@ def check(folder: Path, engine: str, stages: list[str]) -> list[str]:
     rows, out = corpus(folder), folder / "killed"
     run(str(rows), str(folder / "here"), "local")
     command = [sys.executable, __file__, "--run", str(rows), str(out), engine]
-    before: dict[str, int] = {}
-    told = []
+    previous_results: dict[str, int] = {}
+    summary_lines = []
     for stage in stages:
-        made = killed(command, out, stage)
-        assert made, "it was done before"
-        assert {name: made.get(name) for name in before} == before, "made again"
-        told.append(f"{stage}: {len(made)} made, {len(made.keys() - before.keys())} of them new")
-        before = made
-    done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
-    (line,) = [line for line in done.stderr.splitlines() if "an earlier run had made" in line]
-    found, every = (int(word.replace(",", "")) for word in line.split()[:3:2])
+        results = killed(command, out, stage)
+        assert results, "it was done before"
+        assert {name: results.get(name) for name in previous_results} == previous_results, "made again"
+        summary_lines.append(
+            f"{stage}: {len(results)} made, {len(results.keys() - previous_results.keys())} of them new"
+        )
+        previous_results = results
+    process = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
+    (line,) = [line for line in process.stderr.splitlines() if "an earlier run had made" in line]
+    found_count, every = (int(word.replace(",", "")) for word in line.split()[:3:2])
     assert bytes_of(out) == bytes_of(folder / "here")
-    assert found == len(before) < every
-    return [*told, line]
+    assert found_count == len(previous_results) < every
+    return [*summary_lines, line]
 
 
 @pytest.mark.slow

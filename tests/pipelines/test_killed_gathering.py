@@ -54,8 +54,8 @@ def run(rows: str, out: str, block_bytes: int, blocks: int, dedup: str) -> None:
     choices = {"splits": {"train": 0.9, "validation": 0.1}, "shards": max(8, blocks // 64)}
     columns = {"inputs_column": "inputs", "targets_column": "targets", "id_column": "id"}
     lengths = {"input_length": 32, "target_length": 8, "dedup": dedup, "near_jaccard": 0.6}
-    where = {"tokenizer": sample.tokenizer_path(), "task": "text2text", "options": columns}
-    prepared(Path(rows), Path(out), workers=2, **where, **choices, **lengths)
+    task_options = {"tokenizer": sample.tokenizer_path(), "task": "text2text", "options": columns}
+    prepared(Path(rows), Path(out), workers=2, **task_options, **choices, **lengths)
 
 
 def searched(out: Path) -> int:
@@ -86,10 +86,10 @@ def disturbed(
     """Kill a run so often, half of the times with its workers, then let it end; return the steps after which each was killed."""
     reached = []
     while len(reached) < kills:
-        wanted = moments.randint(1, most - 1)
+        target_steps = moments.randint(1, most - 1)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
         swept = False  # of what the run before left
-        while not (swept and steps(out) >= wanted) and process.poll() is None:
+        while not (swept and steps(out) >= target_steps) and process.poll() is None:
             swept = swept or not steps(out)
             time.sleep(0.01)
         time.sleep(moments.uniform(0, 0.02))
@@ -100,7 +100,7 @@ def disturbed(
         else:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        reached.append(wanted)  # files of the search may be gone again by now
+        reached.append(target_steps)  # files of the search may be gone again by now
     subprocess.run(command, check=True)
     return reached
 
@@ -112,12 +112,12 @@ def check(folder: Path, *, blocks: int, kills: int, seed: int = 0, dedup: str = 
     arguments = json.dumps([str(folder / "rows"), "OUT", block_bytes, blocks, dedup])
     alone, killed = ([*script, arguments.replace("OUT", str(folder / name))] for name in ("alone", "killed"))
     subprocess.run(alone, check=True)
-    made = verify(folder / "alone")
-    assert sum(own.read for own in made.rows.values()) == blocks * ROWS_A_BLOCK
-    assert set(made.rejected) >= {"empty target", "duplicate id"}
-    shards = sum(len(split.shards) for split in made.splits.values())
-    how = {"most": FAN_IN + shards} if dedup == "none" else {"most": 12, "steps": searched}
-    reached = disturbed(folder / "killed", killed, kills=kills, moments=random.Random(seed), **how)
+    manifest = verify(folder / "alone")
+    assert sum(row_counts.read for row_counts in manifest.rows.values()) == blocks * ROWS_A_BLOCK
+    assert set(manifest.rejected) >= {"empty target", "duplicate id"}
+    shards = sum(len(split.shards) for split in manifest.splits.values())
+    options = {"most": FAN_IN + shards} if dedup == "none" else {"most": 12, "steps": searched}
+    reached = disturbed(folder / "killed", killed, kills=kills, moments=random.Random(seed), **options)
     assert bytes_of(folder / "killed") == bytes_of(folder / "alone")  # and so there is no scratch folder, nor a file
     return reached
 

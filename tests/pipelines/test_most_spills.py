@@ -26,6 +26,8 @@ def test_a_slice_of_a_spill_is_worth_a_read(size: int, shards: int, fan_in: int,
 
 def test_shards_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, planned = shards.plan_shards, list[int]()
-    monkeypatch.setattr(shards, "plan_shards", lambda *what, **how: planned.append(1) or plan(*what, **how))
+    monkeypatch.setattr(
+        shards, "plan_shards", lambda *arguments, **options: planned.append(1) or plan(*arguments, **options)
+    )
     prepared(write_csv(tmp_path / "rows.csv", questions(9)), tmp_path / "out", tokenizer="sample:", shards=2)
     assert planned == [1]

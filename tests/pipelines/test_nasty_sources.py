@@ -42,7 +42,7 @@ def check(files: list[Nasty], folder: Path, *, workers: int, block_bytes: int) -
         patch.setattr(blocks, "SNIFFED_BYTES", SNIFFED_BYTES)
         share = memory_budget.share
         patch.setattr(memory_budget, "share", lambda *a, **k: share(*a, **k)._replace(block_bytes=block_bytes))
-        made = prepared(
+        manifest = prepared(
             sorted(source.iterdir()), folder / "out", tokenizer=sample.tokenizer_path(), workers=workers, task="text2text",
             options=COLUMNS, encoding=files[0].encoding, input_length=64, target_length=64, layout="ragged",
         )  # fmt: skip
@@ -57,7 +57,7 @@ def check(files: list[Nasty], folder: Path, *, workers: int, block_bytes: int) -
         for file in files
         if file.rows
     }
-    assert made.rows == expected
+    assert manifest.rows == expected
     assert by_id(folder / "out").keys() == {
         f"{file.name}:{number}" for file in files for number, row in enumerate(file.rows, 1) if _good(row)
     }
@@ -67,7 +67,7 @@ def check(files: list[Nasty], folder: Path, *, workers: int, block_bytes: int) -
         for number, row in enumerate(file.rows, 1)
         if not _good(row) and row != "blank"
     }
-    assert verify(folder / "out") == made
+    assert verify(folder / "out") == manifest
     assert len(sources.resolve(str(source)).files) == len(files)
     return sum(len(file.rows) for file in files)
 
@@ -83,10 +83,10 @@ def large(count: int) -> None:
     """Prepare `count` files with 1, 2 and 4 workers, and say how many rows were accounted for."""
     for workers in (1, 2, 4):
         began, rows = time.monotonic(), 0
-        for place, encoding in enumerate(ENCODINGS):
-            files = [generate(seed, encoding=encoding) for seed in range(place, count, len(ENCODINGS))]
+        for index, encoding in enumerate(ENCODINGS):
+            files = [generate(seed, encoding=encoding) for seed in range(index, count, len(ENCODINGS))]
             with tempfile.TemporaryDirectory() as folder:
-                block_bytes = BLOCK_BYTES[(place + workers) % len(BLOCK_BYTES)]
+                block_bytes = BLOCK_BYTES[(index + workers) % len(BLOCK_BYTES)]
                 rows += check(files, Path(folder), workers=workers, block_bytes=block_bytes)
         print(
             f"{workers} workers: {count:,} files, {rows:,} rows, all accounted for ({time.monotonic() - began:.0f} s)"

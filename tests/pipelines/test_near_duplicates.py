@@ -11,16 +11,16 @@ CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_co
 
 def _rows(count: int = 300) -> list[dict[str, str]]:
     """Rows with texts of their own; of every tenth there is a copy with a word changed, and one in capitals."""
-    drawn = random.Random(0)
+    rng = random.Random(0)
     rows = [
-        {"id": f"id{i}", "text": " ".join(drawn.choices(WORDS, k=50)), "label": ["even", "odd"][i % 2]}
+        {"id": f"id{i}", "text": " ".join(rng.choices(WORDS, k=50)), "label": ["even", "odd"][i % 2]}
         for i in range(count)
     ]
     changed = [
         {**row, "id": f"near-{row['id']}", "text": " ".join(["other", *row["text"].split()[1:]])} for row in rows[::10]
     ]
-    same = [{**row, "id": f"same-{row['id']}", "text": row["text"].upper()} for row in rows[::10]]
-    return rows + changed + same
+    uppercase_rows = [{**row, "id": f"same-{row['id']}", "text": row["text"].upper()} for row in rows[::10]]
+    return rows + changed + uppercase_rows
 
 
 def _write(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -36,32 +36,32 @@ def _near(source: Path, out: Path, **choices: object) -> dict[str, bytes]:
 
 def test_one_row_of_each_cluster_is_kept(tmp_path: Path) -> None:
     source = _write(tmp_path / "rows.jsonl", _rows())
-    made = prepared(source, tmp_path / "out", tokenizer="sample:", **CHOICES, dedup="near")
-    kept = [record["id"][0].decode() for split in records(tmp_path / "out").values() for record in split]
+    manifest = prepared(source, tmp_path / "out", tokenizer="sample:", **CHOICES, dedup="near")
+    kept_ids = [record["id"][0].decode() for split in records(tmp_path / "out").values() for record in split]
     clusters = [f"id{i}" for i in range(0, 300, 10)]
-    assert len(kept) == 300
-    assert sorted(id.split("-")[-1] for id in kept) == sorted(f"id{i}" for i in range(300))
-    assert made.rejected == {"near duplicate": 60}
-    assert sum(split.rejected["near duplicate"] for split in made.splits.values()) == 60
-    near = made.near_duplicates
+    assert len(kept_ids) == 300
+    assert sorted(id.split("-")[-1] for id in kept_ids) == sorted(f"id{i}" for i in range(300))
+    assert manifest.rejected == {"near duplicate": 60}
+    assert sum(split.rejected["near duplicate"] for split in manifest.splits.values()) == 60
+    near = manifest.near_duplicates
     assert near is not None
-    assert (near.clusters, [one.rows for one in near.largest]) == (30, [3] * 10)
-    assert {one.id for one in near.largest} <= set(kept)
+    assert (near.clusters, [cluster.rows for cluster in near.largest]) == (30, [3] * 10)
+    assert {cluster.id for cluster in near.largest} <= set(kept_ids)
     lines = rejected(tmp_path / "out")
     assert {line["id"].split("-")[-1] for line in lines} == set(clusters)
-    assert not {line["id"] for line in lines} & set(kept)
+    assert not {line["id"] for line in lines} & set(kept_ids)
     for line in lines:
         assert line["reason"].startswith("near duplicate: kept is rows.jsonl:")
-        (id,) = [id for id in kept if f", id {id} (Jaccard similarity" in line["reason"]]
+        (id,) = [id for id in kept_ids if f", id {id} (Jaccard similarity" in line["reason"]]
         assert id.split("-")[-1] == line["id"].split("-")[-1]
     assert near.across_splits > 0
 
 
 def test_without_it_nothing_is_said_of_it(tmp_path: Path) -> None:
     source = _write(tmp_path / "rows.jsonl", _rows(30))
-    made = prepared(source, tmp_path / "out", tokenizer="sample:", **CHOICES)
-    assert made.near_duplicates is None
-    assert made.rejected == {}
+    manifest = prepared(source, tmp_path / "out", tokenizer="sample:", **CHOICES)
+    assert manifest.near_duplicates is None
+    assert manifest.rejected == {}
 
 
 def test_shuffled_rows_give_the_same_shards(tmp_path: Path) -> None:

@@ -87,10 +87,10 @@ class Preparer:
         self.count += 1
         out = out or self.folder / f"data {self.count}"
         source = self.write(rows__csv=table(ROWS)) if source is None else source
-        given = {"task": "text2text", "tokenizer": "sample:", "input_length": 64, "target_length": 8, "workers": 0}
-        given |= COLUMNS | choices
-        given = {name: value for name, value in given.items() if value is not None}
-        t5prep.prepare(source=source if isinstance(source, list) else str(source), out=out, **given)
+        options = {"task": "text2text", "tokenizer": "sample:", "input_length": 64, "target_length": 8, "workers": 0}
+        options |= COLUMNS | choices
+        options = {name: value for name, value in options.items() if value is not None}
+        t5prep.prepare(source=source if isinstance(source, list) else str(source), out=out, **options)
         return out
 
     def shards(self, source: Any = None, **choices: Any) -> dict[str, bytes]:
@@ -165,10 +165,10 @@ def _what_says_how_to_cut_changes_no_short_row(prepare: Preparer) -> Iterator[An
 @relation("masks")
 def _masks_are_all_that_is_added(prepare: Preparer) -> Iterator[Any]:
     for masks in (False, True):
-        found = preparing.records(prepare.data(masks=masks))
+        records_by_split = preparing.records(prepare.data(masks=masks))
         yield {
             split: [{name: value for name, value in record.items() if "mask" not in name} for record in records]
-            for split, records in found.items()
+            for split, records in records_by_split.items()
         }
 
 
@@ -227,13 +227,13 @@ def _a_group_may_have_any_name(prepare: Preparer) -> Iterator[Any]:
 def _without_its_repeats_a_table_loses_nothing_more(prepare: Preparer) -> Iterator[Any]:
     repeated = prepare.write(rows__csv=table(ROWS + REPEATS))
     for dedup in ("exact", "near"):
-        kept = {text[0] for text in prepare.texts(repeated, dedup=dedup)}
-        assert len(kept) == len(ROWS), dedup
-        once = [row for row in ROWS + REPEATS if row["id"] in kept]
+        kept_ids = {text[0] for text in prepare.texts(repeated, dedup=dedup)}
+        assert len(kept_ids) == len(ROWS), dedup
+        once = [row for row in ROWS + REPEATS if row["id"] in kept_ids]
         source = prepare.write(rows__csv=table(once))
         assert prepare.shards(repeated, dedup=dedup) == prepare.shards(source, dedup=dedup)
         assert prepare.texts(repeated, dedup=dedup) == prepare.texts(source)
-        yield len(kept)
+        yield len(kept_ids)
 
 
 @relation("dedup_against")
@@ -257,10 +257,10 @@ def _a_filter_passes_what_it_passed(prepare: Preparer) -> Iterator[Any]:
     chosen = {"filter": ["words:least=15"]}
     passed = {text[0] for text in prepare.texts(**chosen)}
     assert 0 < len(passed) < len(ROWS)
-    again = prepare.write(rows__csv=table([row for row in ROWS if row["id"] in passed]))
+    passed_source = prepare.write(rows__csv=table([row for row in ROWS if row["id"] in passed]))
     yield prepare.shards(**chosen)
-    yield prepare.shards(again, **chosen)
-    yield prepare.shards(again)
+    yield prepare.shards(passed_source, **chosen)
+    yield prepare.shards(passed_source)
 
 
 @relation("decontaminate")
@@ -269,14 +269,14 @@ def _a_row_of_an_evaluation_set_may_be_removed(prepare: Preparer) -> Iterator[An
     sets = [str(prepare.write(a__csv=table(evaluation))), str(prepare.write(a__jsonl=lines(evaluation[::-1])))]
     source, words = prepare.write(rows__csv=table(UNLIKE)), {"decontaminate_words": 6}
     yield prepare.shards(prepare.write(rows__csv=table(UNLIKE[3:])))
-    for each in (sets[:1], sets[1:], sets, sets[::-1]):
-        yield prepare.shards(source, decontaminate=each, **words)
+    for selected_sets in (sets[:1], sets[1:], sets, sets[::-1]):
+        yield prepare.shards(source, decontaminate=selected_sets, **words)
 
 
 @relation("decontaminate_words")
 def _no_run_of_any_length_is_in_other_texts(prepare: Preparer) -> Iterator[Any]:
-    other = "something else that stands nowhere in these rows at all, not in any of them"
-    evaluation = prepare.write(a__csv=table([{"text": other}]))
+    unrelated_text = "something else that stands nowhere in these rows at all, not in any of them"
+    evaluation = prepare.write(a__csv=table([{"text": unrelated_text}]))
     yield prepare.shards()
     for words in (3, 5, 13):
         yield prepare.shards(decontaminate=[str(evaluation)], decontaminate_words=words)
@@ -285,8 +285,8 @@ def _no_run_of_any_length_is_in_other_texts(prepare: Preparer) -> Iterator[Any]:
 @relation("shards")
 def _shards_are_cuts_of_the_same_records(prepare: Preparer) -> Iterator[Any]:
     for shards in (None, 1, 3):
-        found = preparing.records(prepare.data(shards=shards, **TRAIN))
-        yield sorted(json.dumps(record, default=str, sort_keys=True) for record in found["train"])
+        records_by_split = preparing.records(prepare.data(shards=shards, **TRAIN))
+        yield sorted(json.dumps(record, default=str, sort_keys=True) for record in records_by_split["train"])
 
 
 @relation("seed")
@@ -367,17 +367,17 @@ def _a_dataset_in_the_way_changes_no_byte(prepare: Preparer) -> Iterator[Any]:
     source = prepare.write(rows__csv=table(ROWS))
     yield prepare.shards(source)
     yield prepare.shards(source, fresh=True)
-    other = prepare.data(source, seed=5)
-    yield prepare.shards(source, out=other, overwrite=True)
+    existing_data = prepare.data(source, seed=5)
+    yield prepare.shards(source, out=existing_data, overwrite=True)
 
 
 @relation("dry_run")
 def _a_dry_run_writes_nothing(prepare: Preparer) -> Iterator[Any]:
     source, out = prepare.write(rows__csv=table(ROWS)), prepare.folder / "dry"
     options = [f"--{name.replace('_', '-')}={value}" for name, value in COLUMNS.items()]
-    given = ["prepare", "text2text", "--source", str(source), "--tokenizer", "sample:", "--out", str(out), *options]
+    command = ["prepare", "text2text", "--source", str(source), "--tokenizer", "sample:", "--out", str(out), *options]
     with contextlib.suppress(SystemExit):
-        main(args=[*given, "--dry-run"], standalone_mode=False)
+        main(args=[*command, "--dry-run"], standalone_mode=False)
     assert not out.exists()
     yield prepare.shards(source)
     yield prepare.shards(source)
@@ -430,12 +430,12 @@ def _an_empty_target_may_be_filled_before(prepare: Preparer) -> Iterator[Any]:
 
 @relation("line_pairs")
 def _two_files_are_a_table_of_two_columns(prepare: Preparer) -> Iterator[Any]:
-    how = {"inputs_column": "source", "targets_column": "target", "id_column": None}
+    options = {"inputs_column": "source", "targets_column": "target", "id_column": None}
     sides = ["".join(f"{row[name]}\n" for row in ROWS).encode() for name in ("text", "answer")]
     columns = [{"source": row["text"], "target": row["answer"]} for row in ROWS]
-    texts = [prepare.texts(prepare.write(rows__en=sides[0], rows__de=sides[1]), line_pairs=".en,.de", **how)]
-    texts.append(prepare.texts(prepare.write(rows__tsv=table(columns, delimiter="\t")), **how))
-    yield from (sorted(pair[2:] for pair in each) for each in texts)
+    texts = [prepare.texts(prepare.write(rows__en=sides[0], rows__de=sides[1]), line_pairs=".en,.de", **options)]
+    texts.append(prepare.texts(prepare.write(rows__tsv=table(columns, delimiter="\t")), **options))
+    yield from (sorted(pair[2:] for pair in text_rows) for text_rows in texts)
 
 
 def encoded(prepare: Preparer) -> dict[str, Any]:
@@ -447,43 +447,43 @@ def encoded(prepare: Preparer) -> dict[str, Any]:
 
 @relation("second_column")
 def _the_second_text_may_stand_anywhere(prepare: Preparer) -> Iterator[Any]:
-    how = {**encoded(prepare), "targets_column": "kind", "label_map": "low=low,high=high"}
-    yield prepare.shards(second_column="other", **how)
-    yield prepare.shards(prepare.write(rows__csv=table(renamed(ROWS, other="x"))), second_column="x", **how)
+    options = {**encoded(prepare), "targets_column": "kind", "label_map": "low=low,high=high"}
+    yield prepare.shards(second_column="other", **options)
+    yield prepare.shards(prepare.write(rows__csv=table(renamed(ROWS, other="x"))), second_column="x", **options)
 
 
 @relation("tags_column")
 def _tags_are_a_list_or_a_text(prepare: Preparer) -> Iterator[Any]:
-    how = {**encoded(prepare), "label_map": "A=A,B=B"}
+    options = {**encoded(prepare), "label_map": "A=A,B=B"}
     lists = [{"id": row["id"], "text": ["one", "two", "three"], "tags": ["A", "B", "A"]} for row in ROWS]
     texts = [{name: value if name == "id" else " ".join(value) for name, value in row.items()} for row in lists]
-    yield prepare.shards(prepare.write(rows__jsonl=lines(lists)), tags_column="tags", **how)
-    yield prepare.shards(prepare.write(rows__csv=table(texts)), tags_column="tags", **how)
-    yield prepare.shards(prepare.write(rows__csv=table(renamed(texts, tags="x"))), tags_column="x", **how)
+    yield prepare.shards(prepare.write(rows__jsonl=lines(lists)), tags_column="tags", **options)
+    yield prepare.shards(prepare.write(rows__csv=table(texts)), tags_column="tags", **options)
+    yield prepare.shards(prepare.write(rows__csv=table(renamed(texts, tags="x"))), tags_column="x", **options)
 
 
 @relation("labels_column", "label_separator")
 def _labels_are_a_list_a_text_or_columns(prepare: Preparer) -> Iterator[Any]:
-    how = {**encoded(prepare), "label_map": "a=a,b=b"}
+    options = {**encoded(prepare), "label_map": "a=a,b=b"}
     sets = [["a"], ["a", "b"], []]
     base = [{"id": row["id"], "text": row["text"], "labels": sets[n % 3]} for n, row in enumerate(ROWS)]
-    yield prepare.shards(prepare.write(rows__jsonl=lines(base)), labels_column="labels", **how)
+    yield prepare.shards(prepare.write(rows__jsonl=lines(base)), labels_column="labels", **options)
     for separator in (",", "|", ";"):
         texts = [{**row, "labels": separator.join(row["labels"])} for row in base]
         source = prepare.write(rows__csv=table(texts))
-        yield prepare.shards(source, labels_column="labels", label_separator=separator, delimiter=",", **how)
+        yield prepare.shards(source, labels_column="labels", label_separator=separator, delimiter=",", **options)
     flags = [{**row, **{name: int(name in row["labels"]) for name in "ab"}} for row in base]
     source = prepare.write(rows__csv=table(without(flags, "labels")))
-    yield prepare.shards(source, labels_column="a,b", **{**how, "label_map": None})
+    yield prepare.shards(source, labels_column="a,b", **{**options, "label_map": None})
 
 
 @relation("number_column")
 def _a_number_is_a_text_or_a_number(prepare: Preparer) -> Iterator[Any]:
-    how = encoded(prepare)
+    options = encoded(prepare)
     rows = [{"id": row["id"], "text": row["text"], "number": n / 4} for n, row in enumerate(ROWS)]
-    yield prepare.shards(prepare.write(rows__jsonl=lines(rows)), number_column="number", **how)
+    yield prepare.shards(prepare.write(rows__jsonl=lines(rows)), number_column="number", **options)
     for source in (rows, [{**row, "number": f" {row['number']:.5f}"} for row in rows]):
-        yield prepare.shards(prepare.write(rows__csv=table(source)), number_column="number", **how)
+        yield prepare.shards(prepare.write(rows__csv=table(source)), number_column="number", **options)
 
 
 def _option_names() -> set[str]:
@@ -503,8 +503,8 @@ def test_every_option_has_a_relation() -> None:
 
 @pytest.mark.parametrize("function", dict.fromkeys(RELATIONS.values()), ids=lambda function: function.__name__[1:])
 def test_what_must_not_change_does_not(function: Relation, tmp_path: Path) -> None:
-    first, *others = function(Preparer(tmp_path))
+    first, *later_outcomes = function(Preparer(tmp_path))
     assert first
-    assert others
-    for other in others:
-        assert other == first
+    assert later_outcomes
+    for outcome in later_outcomes:
+        assert outcome == first

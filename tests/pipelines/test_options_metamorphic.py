@@ -194,11 +194,11 @@ def result_of(folder: Path, files: list[Rows], kind: str, choices: dict[str, Any
         WRITERS[kind](
             folder / "source" / "skipped", [{**row, "id": f"skipped {row['id']}"} for row in files[0]], choices
         )
-    made = preparing.prepared(folder / "source", folder / "data", **choices)
+    manifest = preparing.prepared(folder / "source", folder / "data", **choices)
     shards = {name: content for name, content in preparing.bytes_of(folder / "data").items() if "tfrecord" in name}
     # Of equal rows the one whose place comes first is kept, so their own ids may differ.
     rejected = sorted(line["reason"].partition(":")[0] for line in preparing.rejected(folder / "data"))
-    return shards, rejected, {name: split.records for name, split in made.splits.items()}
+    return shards, rejected, {name: split.records for name, split in manifest.splits.items()}
 
 
 @pytest.fixture(scope="module")
@@ -207,9 +207,9 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("beside")
     evaluation = lines_file(folder / "evaluation", [{"text": ROWS[n]["text"]} for n in (0, 10)], {})
     earlier = csv_file(folder / "earlier", ROWS[6:9], {})
-    how = {"task": "text2text", "input_length": 128, "target_length": 8, "splits": {"train": 1.0}}
+    base_choices = {"task": "text2text", "input_length": 128, "target_length": 8, "splits": {"train": 1.0}}
     options = {"inputs_column": "text", "targets_column": "answer"}
-    preparing.prepared(earlier, folder / "data", tokenizer="sample:", options=options, **how)
+    preparing.prepared(earlier, folder / "data", tokenizer="sample:", options=options, **base_choices)
     return {
         "EVALUATION": (str(evaluation),),
         "EARLIER": (str(folder / "data"),),
@@ -233,18 +233,19 @@ def test_shards_do_not_depend_on_how_rows_are_written(name: str, tmp_path: Path,
     halves = [[row for row in rows if row["part"] == "train"] for rows in orders]
     rests = [[row for row in rows if row["part"] != "train"] for rows in orders]
     files = [
-        [half, rest] if case.keeps_files else [rows] for half, rest, rows in zip(halves, rests, orders, strict=True)
+        [half, remainder] if case.keeps_files else [rows]
+        for half, remainder, rows in zip(halves, rests, orders, strict=True)
     ]
     if not case.keeps_files and not case.keeps_order:
         files[1] = [shuffled[:9], shuffled[9:]]
     kinds = [case.kind] * 3 if case.kind else ["csv", "lines", "parquet"]
-    first, *others = (
-        result_of(tmp_path / str(number), own, kind, choices, name=case.files)
-        for number, (own, kind) in enumerate(zip(files, kinds, strict=True))
+    first, *later_outcomes = (
+        result_of(tmp_path / str(number), file_rows, kind, choices, name=case.files)
+        for number, (file_rows, kind) in enumerate(zip(files, kinds, strict=True))
     )
     assert first[0]
-    for other in others:
-        assert other == first
+    for outcome in later_outcomes:
+        assert outcome == first
 
 
 @pytest.mark.parametrize("dedup", ["exact", "near"])
@@ -252,19 +253,28 @@ def test_ids_draw_the_splits_whatever_is_a_duplicate(dedup: str, tmp_path: Path)
     """A row that stays is in the split that it had without `--dedup`, and no text is in two: texts drew them anew."""
     rows = csv_file(tmp_path / "rows", ROWS, {})
     options = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
-    how: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "input_length": 128, "target_length": 8}
+    base_choices: dict[str, Any] = {
+        "task": "text2text",
+        "tokenizer": "sample:",
+        "input_length": 128,
+        "target_length": 8,
+    }
 
     def split_of_ids(name: str, **choices: Any) -> dict[str, str]:
-        preparing.prepared(rows, tmp_path / name, options=options, **how, **choices)
-        found = preparing.records(tmp_path / name)
-        return {record["id"][0].decode(): split for split, some in found.items() for record in some}
+        preparing.prepared(rows, tmp_path / name, options=options, **base_choices, **choices)
+        records_by_split = preparing.records(tmp_path / name)
+        return {
+            record["id"][0].decode(): split
+            for split, split_records in records_by_split.items()
+            for record in split_records
+        }
 
-    before = split_of_ids("before", splits={"train": 0.6, "validation": 0.4})
-    after = split_of_ids(dedup, splits={"train": 0.6, "validation": 0.4}, dedup=dedup)
-    assert 0 < len(before) - len(after) <= 4
-    assert after.items() <= before.items()
-    counted = split_of_ids(f"{dedup}-counted", splits={"validation": 9.0, "train": 1.0}, dedup=dedup)
+    original_splits = split_of_ids("before", splits={"train": 0.6, "validation": 0.4})
+    dedup_splits = split_of_ids(dedup, splits={"train": 0.6, "validation": 0.4}, dedup=dedup)
+    assert 0 < len(original_splits) - len(dedup_splits) <= 4
+    assert dedup_splits.items() <= original_splits.items()
+    counted_splits = split_of_ids(f"{dedup}-counted", splits={"validation": 9.0, "train": 1.0}, dedup=dedup)
     if dedup == "exact":
-        assert list(counted.values()).count("validation") == 9
+        assert list(counted_splits.values()).count("validation") == 9
     texts = {row["id"]: " ".join(row["text"].lower().split()) for row in ROWS}
-    assert len({texts[id] for id in counted}) == len(counted)
+    assert len({texts[id] for id in counted_splits}) == len(counted_splits)

@@ -62,13 +62,13 @@ def variable(element: int) -> str:
 
 def test_workers_have_the_variables_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that they are forked from was started with others: a token, or a service's address, would be missing."""
-    said = []
+    values = []
     for value in ("one", "two"):
         monkeypatch.setenv("T5PREP_TOLD", value)
         workers = pool.Pool(1, warm=warm)
-        said.append(workers.submit(variable, 0).result())
+        values.append(workers.submit(variable, 0).result())
         workers.close()
-    assert said == ["one", "two"]
+    assert values == ["one", "two"]
 
 
 @pytest.fixture
@@ -160,12 +160,12 @@ def hungry(element: int) -> int:
 
 
 def test_a_worker_out_of_memory_is_a_sentence(two: pool.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = r"ran out of memory\. Try again with fewer workers"
-    with pytest.raises(T5prepError, match=said), engines.explained("local", out="out"):
+    message = r"ran out of memory\. Try again with fewer workers"
+    with pytest.raises(T5prepError, match=message), engines.explained("local", out="out"):
         through(two, hungry, range(6))
     source = write_csv(tmp_path / "rows.csv", questions(9))
     monkeypatch.setattr(shards, "write", lambda *_, **__: hungry(1))
-    with pytest.raises(T5prepError, match=said):
+    with pytest.raises(T5prepError, match=message):
         prepared(source, tmp_path / "out", tokenizer=SAMPLE)
     monkeypatch.undo()
     assert not (tmp_path / "out" / "manifest.json").exists()
@@ -201,8 +201,8 @@ else:
 
 def test_a_worker_that_cannot_begin_prints_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(FAILS_AT_FIRST)
-    done = subprocess.run([sys.executable, tmp_path / "fails.py"], capture_output=True, text=True, timeout=600)
-    assert "Traceback" not in done.stderr
+    result = subprocess.run([sys.executable, tmp_path / "fails.py"], capture_output=True, text=True, timeout=600)
+    assert "Traceback" not in result.stderr
 
 
 def test_a_process_that_ends_at_once_lets_no_tracker_of_semaphores_warn() -> None:
@@ -211,23 +211,25 @@ def test_a_process_that_ends_at_once_lets_no_tracker_of_semaphores_warn() -> Non
         "import os; from pipelines import pool\npool.begin_loading()\n"
         "kept = pool.multiprocessing.get_context('forkserver').Semaphore(); os._exit(1)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stderr) == (1, "")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert (result.returncode, result.stderr) == (1, "")
 
 
 @pytest.mark.parametrize(("parts", "run"), [(1, 1), (15, 1), (16, 2), (200, 8)])
 def test_a_worker_gets_some_parts_of_one_row_group_at_once(parts: int, run: int) -> None:
     file, lines = RawFile("a.parquet", "/a.parquet", 1), RawFile("a.csv", "/a.csv", 1)
     of_group = [Block(file, Format("parquet"), ("a",), 1 + part, 1, 0, 9) for part in range(parts)]
-    other, rows = (
+    next_group_block, rows = (
         Block(file, Format("parquet"), ("a",), parts + 1, 1, 1, 9),
         Block(lines, Format("csv"), ("a",), 1, 9, 0, 9),
     )
-    elements = [file, *of_group, other, Hashed(lines, ""), lines, rows, rows]
+    elements = [file, *of_group, next_group_block, Hashed(lines, ""), lines, rows, rows]
     runs = list(in_runs(iter(elements)))
-    assert [element for one in runs for element in one] == elements
-    assert [len(one) for one in runs[1:-4]] == [run] * (parts // run) + [parts % run] * (parts % run > 0)
-    assert [len(one) for one in (runs[0], *runs[-4:])] == [1, 1, 2, 1, 1]
+    assert [element for element_run in runs for element in element_run] == elements
+    assert [len(element_run) for element_run in runs[1:-4]] == [run] * (parts // run) + [parts % run] * (
+        parts % run > 0
+    )
+    assert [len(element_run) for element_run in (runs[0], *runs[-4:])] == [1, 1, 2, 1, 1]
 
 
 def kind_of(result: Any) -> str:
@@ -244,14 +246,14 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
     for first in range(0, 240, 6):
         write_csv(tmp_path / "rows" / f"{first:03d}.csv", rows[first : first + 6])
     choices = {"tokenizer": SAMPLE, "shards": 48, "limit": 1000}  # with a limit nothing is begun ahead
-    seen, restarts = collections.Counter[str](), []
+    kind_counts, restarts = collections.Counter[str](), []
 
     class Killing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
             super().__call__(element, result)
             kind = kind_of(result)
-            seen[kind] += 1
-            if (kind, seen[kind]) in (("BlockTotals", 3), ("ShardTotals", 2)):
+            kind_counts[kind] += 1
+            if (kind, kind_counts[kind]) in (("BlockTotals", 3), ("ShardTotals", 2)):
                 (running,) = pool._POOLS.values()
                 os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
                 for _ in range(30_000):
@@ -273,11 +275,11 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 3 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "t5prep", place], check=True)
-    yield place
-    subprocess.run(["umount", place], check=True)
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "t5prep", mount_point], check=True)
+    yield mount_point
+    subprocess.run(["umount", mount_point], check=True)
 
 
 @pytest.mark.extra("root")
@@ -288,7 +290,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, full: str
 ) -> None:
     """While blocks are spilled, and while shards are written; the estimate did not see it coming."""
-    monkeypatch.setattr(estimates, "free_bytes", lambda place: 1 << 40)
+    monkeypatch.setattr(estimates, "free_bytes", lambda folder: 1 << 40)
     source = write_csv(tmp_path / "rows.csv", questions(rows))
     with pytest.raises(
         OutputError, match=rf"no space left for {small_disk}/{full}\. Free some, or choose another place"
@@ -296,17 +298,17 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
         prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, kept=tmp_path / "kept", shards=4)
     assert not (small_disk / "out" / "manifest.json").exists()
     assert list((tmp_path / "kept").rglob("*.arrow"))
-    few = write_csv(tmp_path / "few.csv", questions(100))
-    prepared(few, small_disk / "out", tokenizer=SAMPLE)  # what the full run left is swept away
-    prepared(few, tmp_path / "out", tokenizer=SAMPLE)
+    small_source = write_csv(tmp_path / "few.csv", questions(100))
+    prepared(small_source, small_disk / "out", tokenizer=SAMPLE)  # what the full run left is swept away
+    prepared(small_source, tmp_path / "out", tokenizer=SAMPLE)
     assert bytes_of(small_disk / "out") == bytes_of(tmp_path / "out")
 
 
 def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "filled").write_bytes(bytes(2_900_000))
     source = write_csv(tmp_path / "rows.csv", questions(1000))
-    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, kept=small_disk / "kept")
-    assert sum(split.records for split in made.splits.values()) == 1000
+    manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE, kept=small_disk / "kept")
+    assert sum(split.records for split in manifest.splits.values()) == 1000
     assert not list((small_disk / "kept").rglob("*.arrow"))
 
 

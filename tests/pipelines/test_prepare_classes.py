@@ -26,14 +26,14 @@ def bert(tmp_path_factory):
 def test_an_encoders_tokenizer_prepares_classes(source, bert, tmp_path):
     from transformers import AutoTokenizer
 
-    made = prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", input_length=32, splits={"train": 1.0})
-    assert (made.settings.target, made.settings.target_length, made.settings.marker) == ("class", 1, "none")
-    assert made.task.classes == ["negative", "positive"]
-    assert made.splits["train"].labels == {"negative": 5, "positive": 5}
+    manifest = prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", input_length=32, splits={"train": 1.0})
+    assert (manifest.settings.target, manifest.settings.target_length, manifest.settings.marker) == ("class", 1, "none")
+    assert manifest.task.classes == ["negative", "positive"]
+    assert manifest.splits["train"].labels == {"negative": 5, "positive": 5}
     assert len(rejected(tmp_path / "out")) == 1
     theirs = AutoTokenizer.from_pretrained(bert)
-    found = sorted(by_id(tmp_path / "out").items(), key=lambda item: int(item[0].rpartition(":")[2]))
-    for (text, label), (_, record) in zip(ROWS, found, strict=True):
+    sorted_records = sorted(by_id(tmp_path / "out").items(), key=lambda item: int(item[0].rpartition(":")[2]))
+    for (text, label), (_, record) in zip(ROWS, sorted_records, strict=True):
         assert record["input_ids"] == theirs(text, padding="max_length", max_length=32)["input_ids"]
         assert record["labels"] == [int(label)]
 
@@ -46,28 +46,33 @@ def test_masks_are_those_of_transformers_for_pairs_too(bert, tmp_path):
         for number, (text, _) in enumerate(ROWS)
     ]
     path = write_csv(tmp_path / "rows.csv", rows)
-    made = prepared(path, tmp_path / "out", tokenizer=bert, input_length=24, masks=True, splits={"train": 1.0})
-    assert set(made.features) == {"id", "input_ids", "attention_mask", "token_type_ids", "labels"}
+    manifest = prepared(path, tmp_path / "out", tokenizer=bert, input_length=24, masks=True, splits={"train": 1.0})
+    assert set(manifest.features) == {"id", "input_ids", "attention_mask", "token_type_ids", "labels"}
     theirs = AutoTokenizer.from_pretrained(bert)
     for record in by_id(tmp_path / "out").values():
         texts = [rows[int(record["id"][0])]["Title"], "the film"]
         texts[0] = f"quality: {texts[0]}"
-        wanted = theirs(*texts, padding="max_length", truncation=True, max_length=24)
+        expected = theirs(*texts, padding="max_length", truncation=True, max_length=24)
         for name in ("attention_mask", "token_type_ids"):
-            assert record[name] == wanted[name], texts
+            assert record[name] == expected[name], texts
 
 
 def test_inspect_shows_the_class(source, bert, tmp_path):
     prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", splits={"train": 1.0})
-    shown = list(inspect_records.records(Dataset(tmp_path / "out"), split="train", count=20))
-    assert {(record.targets, tuple(record.labels)) for record in shown} == {("negative", (0,)), ("positive", (1,))}
-    assert all(record.inputs.startswith("[CLS] ") for record in shown)
+    inspected_records = list(inspect_records.records(Dataset(tmp_path / "out"), split="train", count=20))
+    assert {(record.targets, tuple(record.labels)) for record in inspected_records} == {
+        ("negative", (0,)),
+        ("positive", (1,)),
+    }
+    assert all(record.inputs.startswith("[CLS] ") for record in inspected_records)
 
 
 def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
-    made = prepared(source, tmp_path / "out", tokenizer="sample:", task="sst2", target="class", splits={"train": 1.0})
-    assert made.features["labels"].shape == [1]
-    assert made.splits["train"].labels == {"negative": 5, "positive": 5}
+    manifest = prepared(
+        source, tmp_path / "out", tokenizer="sample:", task="sst2", target="class", splits={"train": 1.0}
+    )
+    assert manifest.features["labels"].shape == [1]
+    assert manifest.splits["train"].labels == {"negative": 5, "positive": 5}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 from preparing import bytes_of, prepared
-from servers.gcs_emulator import every, once_each, put
+from servers.gcs_emulator import every, once_each, upload_objects
 
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
@@ -25,57 +25,57 @@ def source(tmp_path):
     return tmp_path / "train.csv"
 
 
-def held(place):
-    return {name: gcs.read(f"{place}/{name}") for name in gcs.objects(place)}
+def read_objects(uri):
+    return {name: gcs.read(f"{uri}/{name}") for name in gcs.objects(uri)}
 
 
 def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tmp_path):
-    made = prepared(source, tmp_path / "data", **CHOICES)
-    place = f"{bucket}/data"
-    assert prepared(source, place, workers=2, **CHOICES) == made
-    assert held(place) == bytes_of(tmp_path / "data")
-    assert gcs.objects(f"{place}/.unfinished-spool") == {}
-    assert verify(place) == made
+    dataset_manifest = prepared(source, tmp_path / "data", **CHOICES)
+    uri = f"{bucket}/data"
+    assert prepared(source, uri, workers=2, **CHOICES) == dataset_manifest
+    assert read_objects(uri) == bytes_of(tmp_path / "data")
+    assert gcs.objects(f"{uri}/.unfinished-spool") == {}
+    assert verify(uri) == dataset_manifest
     written = [name.removeprefix("data/") for name in front.made()]
     assert written[0] == MARKER
     assert written[-1] == manifest.NAME
     # The same again, with fewer shards: the ones that are left over go.
-    prepared(source, place, **CHOICES | {"shards": 2})
-    assert len([name for name in gcs.objects(place) if name.startswith("train.tfrecord")]) == 2
-    verify(place)
+    prepared(source, uri, **CHOICES | {"shards": 2})
+    assert len([name for name in gcs.objects(uri) if name.startswith("train.tfrecord")]) == 2
+    verify(uri)
     with pytest.raises(OutputError, match="holds another dataset"):
-        prepared(source, place, **CHOICES | {"seed": 1})
+        prepared(source, uri, **CHOICES | {"seed": 1})
 
 
 @pytest.mark.extra("prism")
 def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path):
     """Flink does in tests/pipelines/test_engines.py, where it loses a task manager meanwhile."""
-    made = prepared(source, tmp_path / "data", **CHOICES)
-    place = f"{bucket}/data"
-    assert prepared(source, place, runner="prism", workers=2, **CHOICES) == made
-    assert held(place) == bytes_of(tmp_path / "data")
+    dataset_manifest = prepared(source, tmp_path / "data", **CHOICES)
+    uri = f"{bucket}/data"
+    assert prepared(source, uri, runner="prism", workers=2, **CHOICES) == dataset_manifest
+    assert read_objects(uri) == bytes_of(tmp_path / "data")
     assert front.made()[-1] == f"data/{manifest.NAME}"
 
 
 def test_a_run_that_fails_leaves_no_manifest_and_is_taken_up_again(source, bucket, front):
-    place = f"{bucket}/data"
-    front.fault = lambda seen: "403" if seen.kind in ("multipart", "begin") and len(front.made()) > 4 else ""
+    uri = f"{bucket}/data"
+    front.fault = lambda request: "403" if request.kind in ("multipart", "begin") and len(front.made()) > 4 else ""
     with pytest.raises(OutputError, match=r"lacks storage\.objects\.create on the bucket"):
-        prepared(source, place, **CHOICES)
-    front.fault = lambda seen: ""
-    assert manifest.NAME not in gcs.objects(place)
+        prepared(source, uri, **CHOICES)
+    front.fault = lambda request: ""
+    assert manifest.NAME not in gcs.objects(uri)
     with pytest.raises(OutputError, match="Another dataset is on its way"):
-        prepared(source, place, **CHOICES | {"seed": 1})
-    made = prepared(source, place, **CHOICES)
-    assert verify(place) == made
-    assert MARKER not in gcs.objects(place)
+        prepared(source, uri, **CHOICES | {"seed": 1})
+    dataset_manifest = prepared(source, uri, **CHOICES)
+    assert verify(uri) == dataset_manifest
+    assert MARKER not in gcs.objects(uri)
 
 
 def test_somebody_elses_objects_are_left_alone(source, bucket, front):
     gcs.write(f"{bucket}/data/thesis.doc", b"mine")
     with pytest.raises(OutputError, match="holds no dataset of t5prep"):
         prepared(source, f"{bucket}/data", **CHOICES)
-    assert held(f"{bucket}/data") == {"thesis.doc": b"mine"}
+    assert read_objects(f"{bucket}/data") == {"thesis.doc": b"mine"}
     with pytest.raises(OutputError, match="There is no bucket"):
         prepared(source, "gs://there-is-none-of-this-name/data", **CHOICES)
 
@@ -83,28 +83,28 @@ def test_somebody_elses_objects_are_left_alone(source, bucket, front):
 def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, front, tmp_path):
     front.fault = every(10, "503", "429")
     prepared(source, f"{bucket}/data", **CHOICES)
-    front.fault = lambda seen: ""
+    front.fault = lambda request: ""
     prepared(source, tmp_path / "data", **CHOICES)
-    assert held(f"{bucket}/data") == bytes_of(tmp_path / "data")
+    assert read_objects(f"{bucket}/data") == bytes_of(tmp_path / "data")
 
 
 @pytest.mark.extra("prism")
 def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source, bucket, front, tmp_path, capsys):
-    place = f"{bucket}/data"
+    uri = f"{bucket}/data"
     # What is written after the origins is the manifest.
-    front.fault = lambda seen: (
-        "403" if seen.kind == "multipart" and front.made()[-1:] == ["data/shards.origins"] else ""
+    front.fault = lambda request: (
+        "403" if request.kind == "multipart" and front.made()[-1:] == ["data/shards.origins"] else ""
     )
     with pytest.raises(OutputError, match=r"manifest.json: .* lacks storage\.objects\.create"):
-        prepared(source, place, runner="prism", **CHOICES)
-    front.fault = lambda seen: ""
-    before = len(front.made())
-    prepared(source, place, runner="prism", **CHOICES)
-    assert not [name for name in front.made()[before:] if ".tfrecord-" in name]
+        prepared(source, uri, runner="prism", **CHOICES)
+    front.fault = lambda request: ""
+    written_count = len(front.made())
+    prepared(source, uri, runner="prism", **CHOICES)
+    assert not [name for name in front.made()[written_count:] if ".tfrecord-" in name]
     assert "are those that an earlier run had made" in capsys.readouterr().err
     prepared(source, tmp_path / "data", **CHOICES)
-    assert held(place) == bytes_of(tmp_path / "data")
-    assert not gcs.listed(f"{place}/.unfinished-")
+    assert read_objects(uri) == bytes_of(tmp_path / "data")
+    assert not gcs.listed(f"{uri}/.unfinished-")
 
 
 @pytest.mark.parametrize("size", [100, 9 << 20])
@@ -120,10 +120,10 @@ def test_a_write_that_was_damaged_on_its_way_is_sent_again(bucket, front, size):
 
 
 def test_very_many_objects_are_removed_a_page_after_the_other(bucket, front, monkeypatch):
-    put(bucket, {f"kept/{number}": b"rows" for number in range(5)} | {"keep": b""})
+    upload_objects(bucket, {f"kept/{number}": b"rows" for number in range(5)} | {"keep": b""})
     monkeypatch.setattr(gcs, "_PAGE", 2)
     front.seen.clear()
     gcs.delete_all(f"{bucket}/kept/")
-    methods = [seen.method for seen in front.seen]
+    methods = [request.method for request in front.seen]
     assert methods == ["GET", "DELETE", "DELETE", "GET", "DELETE", "DELETE", "GET", "DELETE"]
     assert set(gcs.objects(bucket)) == {"keep"}

@@ -17,7 +17,7 @@ def test_a_dataset_holds_the_ids_of_the_models_own_tokenizer(tmp_path: Path, nam
         (model / file).write_bytes(content)
     assert not (model / "spiece.model").exists()
     rows = [{"id": str(n), "q": f"Hello {n}, wörld", "a": f"word{n}"} for n in range(12)]
-    made = preparing.prepared(
+    manifest = preparing.prepared(
         preparing.write_csv(tmp_path / "rows.csv", rows),
         tmp_path / "out",
         task="text2text",
@@ -28,9 +28,9 @@ def test_a_dataset_holds_the_ids_of_the_models_own_tokenizer(tmp_path: Path, nam
         splits={"train": 1.0},
     )
     words = loading.load(str(model))
-    assert made.tokenizer.sha256 == words.sha256
-    assert made.tokenizer.padded_vocab_size == words.padded_size
-    found = preparing.by_id(tmp_path / "out")
+    assert manifest.tokenizer.sha256 == words.sha256
+    assert manifest.tokenizer.padded_vocab_size == words.padded_size
+    records = preparing.by_id(tmp_path / "out")
     for row in rows:
         ids = [*words.encode(row["q"]), words.eos_id]
-        assert found[row["id"]]["input_ids"] == ids + [0] * (32 - len(ids))
+        assert records[row["id"]]["input_ids"] == ids + [0] * (32 - len(ids))

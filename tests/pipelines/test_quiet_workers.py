@@ -16,26 +16,26 @@ from pipelines import engines
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = threading.excepthook
+    previous_hook = threading.excepthook
     monkeypatch.setenv("PATH", os.environ["PATH"])
     yield
-    threading.excepthook = before
+    threading.excepthook = previous_hook
 
 
 def test_workers_are_this_python_without_stderr() -> None:
-    before = os.environ["PATH"]
+    previous_path = os.environ["PATH"]
     with engines.started_quietly():
-        found = shutil.which("python") or ""
+        python_path = shutil.which("python") or ""
         code = "import sys; print(sys.prefix); print('noise', file=sys.stderr); sys.exit(3)"
-        done = subprocess.run([found, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr, done.returncode) == (sys.prefix, "", 3)
-    assert not Path(found).exists()
-    assert os.environ["PATH"] == before, "what this process starts later would print nothing on stderr"
+        result = subprocess.run([python_path, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.stdout.strip(), result.stderr, result.returncode) == (sys.prefix, "", 3)
+    assert not Path(python_path).exists()
+    assert os.environ["PATH"] == previous_path, "what this process starts later would print nothing on stderr"
 
 
 def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> None:
-    shown: list[BaseException | None] = []
-    threading.excepthook = lambda args: shown.append(args.exc_value)
+    reported_errors: list[BaseException | None] = []
+    threading.excepthook = lambda args: reported_errors.append(args.exc_value)
     for _ in range(2):
         engines.ignore_closed_connections()
 
@@ -47,7 +47,7 @@ def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> N
         thread = threading.Thread(target=fail, args=(error,))
         thread.start()
         thread.join()
-    assert shown == [wrong]
+    assert reported_errors == [wrong]
 
 
 @pytest.mark.extra("flink")
@@ -65,14 +65,14 @@ def test_a_run_on_flink_that_succeeds_prints_no_traceback(tmp_path: Path) -> Non
         "--limit",
         "50",
     ]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "t5prep.cli", "prepare", *line, "--runner", "flink", "--workers", "1"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    reads, *_, costs = lines = done.stderr.splitlines()
+    assert result.returncode == 0, result.stderr
+    reads, *_, costs = lines = result.stderr.splitlines()
     assert len(lines) == 4, lines
     assert reads.startswith("  reads         1 file")
     assert costs.startswith("  flink         0.00 vCPU-hours")

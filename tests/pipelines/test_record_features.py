@@ -33,16 +33,16 @@ CASES = [(target, layout) for target in KINDS for layout in LAYOUTS if (target, 
 @pytest.mark.parametrize(("target", "layout"), CASES)
 def test_records_have_the_features_of_their_manifest(tmp_path: Path, target: str, layout: str) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    how = {"input_length": 16, "splits": {"train": 1.0}, "task": "masked_language", **LAYOUTS[layout]}
+    options = {"input_length": 16, "splits": {"train": 1.0}, "task": "masked_language", **LAYOUTS[layout]}
     if target in OPTIONS:
-        how |= {"task": "text2text", "options": {"inputs_column": "text", **OPTIONS[target]}}
+        options |= {"task": "text2text", "options": {"inputs_column": "text", **OPTIONS[target]}}
     tokenizer = "sample:" if target == "text" else encoders.bert(tmp_path / "bert")
-    made = prepared(tmp_path / "rows.jsonl", tmp_path / "out", tokenizer=tokenizer, **how)
-    assert made.target.name == made.settings.target == target
+    manifest = prepared(tmp_path / "rows.jsonl", tmp_path / "out", tokenizer=tokenizer, **options)
+    assert manifest.target.name == manifest.settings.target == target
     (split,) = records(tmp_path / "out").values()
     for record in split:
-        assert sorted(record) == sorted(made.features)
-        for name, feature in made.features.items():
+        assert sorted(record) == sorted(manifest.features)
+        for name, feature in manifest.features.items():
             assert feature.shape[0] in (None, len(record[name]))
 
 

@@ -22,7 +22,7 @@ from t5prep.preparation import task_settings
 from t5prep.tasks.registry import Definition
 
 ROWS = [{"text": f"a text number {i}", "label": ["good", "bad"][i % 2]} for i in range(40)]
-HOW: dict[str, Any] = {
+PREPARE_OPTIONS: dict[str, Any] = {
     "tokenizer": "sample:", "inputs_column": "text", "targets_column": "label", "workers": 0, "splits": {"train": 1.0},
 }  # fmt: skip
 
@@ -41,11 +41,11 @@ class _Frame:
 def test_tables_of_a_program_are_read_as_files_are(tmp_path: Path, rows: Any) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    read = t5prep.prepare("text2text", source=path, out=tmp_path / "file", **HOW)
-    made = t5prep.prepare("text2text", source=rows, out=tmp_path / "rows", **HOW)
-    assert made.splits == read.splits
-    assert made.source.uri == "rows in memory"
-    assert t5prep.prepare("text2text", source=rows, out=tmp_path / "rows", **HOW).digest == made.digest
+    read = t5prep.prepare("text2text", source=path, out=tmp_path / "file", **PREPARE_OPTIONS)
+    manifest = t5prep.prepare("text2text", source=rows, out=tmp_path / "rows", **PREPARE_OPTIONS)
+    assert manifest.splits == read.splits
+    assert manifest.source.uri == "rows in memory"
+    assert t5prep.prepare("text2text", source=rows, out=tmp_path / "rows", **PREPARE_OPTIONS).digest == manifest.digest
 
 
 @pytest.mark.extra("datasets", "pandas")
@@ -53,10 +53,10 @@ def test_a_dataset_of_the_library_datasets_and_a_dataframe_of_pandas_are_tables(
     import datasets
     import pandas
 
-    read = t5prep.prepare("text2text", source=ROWS, out=tmp_path / "dicts", **HOW)
+    read = t5prep.prepare("text2text", source=ROWS, out=tmp_path / "dicts", **PREPARE_OPTIONS)
     for name, rows in (("dataset", datasets.Dataset.from_list(ROWS)), ("frame", pandas.DataFrame(ROWS))):
-        made = t5prep.prepare("text2text", source=rows, out=tmp_path / name, **HOW)
-        assert (made.splits, made.source.uri) == (read.splits, "rows in memory"), name
+        manifest = t5prep.prepare("text2text", source=rows, out=tmp_path / name, **PREPARE_OPTIONS)
+        assert (manifest.splits, manifest.source.uri) == (read.splits, "rows in memory"), name
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_a_dataset_of_the_library_datasets_and_a_dataframe_of_pandas_are_tables(
 )
 def test_a_value_of_a_program_is_the_text_that_a_file_has(tmp_path: Path, value: Any, text: str) -> None:
     rows = [{"text": f"text {n}", "label": value} for n in range(3)]
-    t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **{**HOW, "tokenizer": str(byt5(tmp_path / "byt5"))})
+    t5prep.prepare(
+        "text2text", source=rows, out=tmp_path / "out", **{**PREPARE_OPTIONS, "tokenizer": str(byt5(tmp_path / "byt5"))}
+    )
     assert pairs(tmp_path / "out") == [(f"text {n}", text) for n in range(3)]
 
 
@@ -103,9 +105,9 @@ def test_a_value_of_a_program_is_the_text_that_a_file_has(tmp_path: Path, value:
 )
 def test_a_value_of_a_program_that_is_no_text_is_a_reason(tmp_path: Path, value: Any, reason: str) -> None:
     rows = [{"text": "one", "label": "yes"}, {"text": "two", "label": value}]
-    made = t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **HOW)
+    manifest = t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **PREPARE_OPTIONS)
     (line,) = [json.loads(line) for line in (tmp_path / "out" / "rejected.jsonl").read_text().splitlines()]
-    assert (line["reason"], made.splits["train"].examples) == (reason, 1)
+    assert (line["reason"], manifest.splits["train"].examples) == (reason, 1)
 
 
 def test_a_table_of_a_program_is_read_as_its_parquet_file(tmp_path: Path) -> None:
@@ -114,9 +116,9 @@ def test_a_table_of_a_program_is_read_as_its_parquet_file(tmp_path: Path) -> Non
         "label": pa.array([4.2, 0.1], pa.float32()),
     })  # fmt: skip
     pq.write_table(table, tmp_path / "rows.parquet")
-    how = {**HOW, "tokenizer": str(byt5(tmp_path / "byt5"))}
+    options = {**PREPARE_OPTIONS, "tokenizer": str(byt5(tmp_path / "byt5"))}
     for name, source in (("table", table), ("file", tmp_path / "rows.parquet")):
-        t5prep.prepare("text2text", source=source, out=tmp_path / name, **how)
+        t5prep.prepare("text2text", source=source, out=tmp_path / name, **options)
         assert pairs(tmp_path / name) == [("café", "4.2"), ("river", "0.1")]
 
 
@@ -127,12 +129,12 @@ def test_names_of_classes_come_with_a_dataset_of_datasets(tmp_path: Path) -> Non
     names = datasets.ClassLabel(names=["no", "yes"])
     features = datasets.Features({"text": datasets.Value("string"), "label": names, "all": datasets.List(names)})
     rows = [{"text": f"text {n}", "label": n % 2, "all": [0, 1]} for n in range(8)]
-    given = datasets.Dataset.from_list(rows, features=features)
-    made = t5prep.prepare("text2text", source=given, out=tmp_path / "out", **HOW)
-    assert (made.settings.options["label_map"], made.rejected) == ("0=no,1=yes", {})
-    how = {key: value for key, value in HOW.items() if key != "targets_column"}
-    made = t5prep.prepare("text2text", source=given, out=tmp_path / "all", labels_column="all", **how)
-    assert made.target.classes == ("no", "yes")
+    dataset = datasets.Dataset.from_list(rows, features=features)
+    manifest = t5prep.prepare("text2text", source=dataset, out=tmp_path / "out", **PREPARE_OPTIONS)
+    assert (manifest.settings.options["label_map"], manifest.rejected) == ("0=no,1=yes", {})
+    options = {key: value for key, value in PREPARE_OPTIONS.items() if key != "targets_column"}
+    manifest = t5prep.prepare("text2text", source=dataset, out=tmp_path / "all", labels_column="all", **options)
+    assert manifest.target.classes == ("no", "yes")
 
 
 @pytest.mark.extra("pandas")
@@ -141,27 +143,30 @@ def test_a_column_of_several_types_is_a_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"Give each column values of one type, or rows as dicts"):
         t5prep.prepare(
-            "text2text", source=pandas.DataFrame({"text": ["a", 1], "label": ["x", "y"]}), out=tmp_path, **HOW
+            "text2text",
+            source=pandas.DataFrame({"text": ["a", 1], "label": ["x", "y"]}),
+            out=tmp_path,
+            **PREPARE_OPTIONS,
         )
 
 
 @pytest.mark.parametrize("rows", [5, ROWS[0], [1], 1.5, []], ids=str)
 def test_anything_else_is_refused_in_a_sentence(tmp_path: Path, rows: Any) -> None:
     with pytest.raises(UsageError, match=r"^[A-Z][^\n]+\.$"):
-        t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **HOW)
+        t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **PREPARE_OPTIONS)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_standard_input_is_a_source(tmp_path: Path, packed: bool) -> None:
-    given = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+    json_lines = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
     command = ["prepare", "text2text", "--source", "-", "--inputs-column", "text", "--targets-column", "label"]
     command += ["--tokenizer", "sample:", "--out", str(tmp_path / "out")]
-    data = gzip.compress(given) if packed else given
-    done = CliRunner().invoke(main, [*command, "--format", "jsonl"], input=data)
-    assert done.exit_code == 0, done.output
+    data = gzip.compress(json_lines) if packed else json_lines
+    result = CliRunner().invoke(main, [*command, "--format", "jsonl"], input=data)
+    assert result.exit_code == 0, result.output
     assert t5prep.load(tmp_path / "out").rows[f"stdin{'.gz' if packed else ''}"].examples == 40
-    refused = CliRunner().invoke(main, command, input=given)
+    refused = CliRunner().invoke(main, command, input=json_lines)
     assert refused.exit_code == 1
     assert "--format csv|tsv|jsonl|parquet|text" in refused.output
 
@@ -169,16 +174,16 @@ def test_standard_input_is_a_source(tmp_path: Path, packed: bool) -> None:
 def test_a_task_is_chosen_and_its_source_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(name: str, function: Any) -> Any:
-        return lambda *given, **named: (calls.append(name), function(*given, **named))[1]
+    def count_calls(name: str, function: Any) -> Any:
+        return lambda *arguments, **keywords: (calls.append(name), function(*arguments, **keywords))[1]
 
-    monkeypatch.setattr(Definition, "choose", counted("choose", Definition.choose))
-    monkeypatch.setattr(task_settings, "with_splits", counted("documents", task_settings.with_splits))
+    monkeypatch.setattr(Definition, "choose", count_calls("choose", Definition.choose))
+    monkeypatch.setattr(task_settings, "with_splits", count_calls("documents", task_settings.with_splits))
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "LICENSE").write_text("free")
-    preparing.prepare("text2text", source=folder, out=tmp_path / "out", **HOW)
+    preparing.prepare("text2text", source=folder, out=tmp_path / "out", **PREPARE_OPTIONS)
     before_work = calls[: calls.index("documents") + 1]
     assert before_work == ["choose", "documents"]
     assert calls.count("documents") == 1

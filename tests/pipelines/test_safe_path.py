@@ -38,9 +38,9 @@ def test_workers_of_prepare_execute_nothing_of_the_current_folder(trapped: Path,
     ]
     line += ["--tokenizer", "sample:", "--out", str(tmp_path / "out"), "--workers", "2"]
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")}
-    done = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    result = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
     assert not trapped.exists(), trapped.read_text()
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_program_that_uses_the_package_starts_workers_safely(trapped: Path, tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_a_program_that_uses_the_package_starts_workers_safely(trapped: Path, tm
         """)
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
     assert not trapped.exists(), trapped.read_text()
-    assert "[4] None" in done.stdout, done.stderr
+    assert "[4] None" in result.stdout, result.stderr
 
 
 def test_what_doctor_and_plan_start_executes_nothing_of_the_current_folder(

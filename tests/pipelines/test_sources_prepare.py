@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from servers.gcs_emulator import put
+from servers.gcs_emulator import upload_objects
 from servers.internet import Internet
 from servers.kaggle import zip_of
 
@@ -64,13 +64,13 @@ def test_a_streamed_hub_corpus_gives_the_bytes_of_the_files_on_disk(
     assert {name: split["records"] for name, split in far["splits"].items()} == {"train": 90, "validation": 30}
     assert far["source"]["licence"] == "mit"
     assert far["source"]["revision"] == internet.hub.sha("a/b")
-    assert all("range" in said.headers for said in internet.server.asked("/lfs/"))
+    assert all("range" in request.headers for request in internet.server.asked("/lfs/"))
 
 
 @pytest.mark.extra("fake-gcs-server")
 @pytest.mark.slow
 def test_every_source_gives_the_bytes_of_the_files_on_disk(internet: Internet, bucket: str, tmp_path: Path):
-    put(bucket, {f"so/{name}": body for name, body in CSV.items()})
+    upload_objects(bucket, {f"so/{name}": body for name, body in CSV.items()})
     sources = {
         "kaggle": internet.kaggle.publish("imoore/60k", CSV, version=3),
         "zenodo": internet.zenodo.publish(5, {"so.zip": zip_of(CSV)}),
@@ -80,17 +80,17 @@ def test_every_source_gives_the_bytes_of_the_files_on_disk(internet: Internet, b
     }
     near = prepared("so_quality", local(CSV, tmp_path / "files"), tmp_path / "near", "--fresh")
     for name, source in sources.items():
-        made = prepared("so_quality", source, tmp_path / name, "--fresh")
-        assert shards(made) == shards(near), name
-        assert made["source"]["uri"] == source
-        assert bool(made["source"]["licence"]) == (name in ("kaggle", "zenodo"))
+        manifest = prepared("so_quality", source, tmp_path / name, "--fresh")
+        assert shards(manifest) == shards(near), name
+        assert manifest["source"]["uri"] == source
+        assert bool(manifest["source"]["licence"]) == (name in ("kaggle", "zenodo"))
 
 
 @pytest.mark.slow
 def test_no_credential_comes_with_the_data(internet: Internet, tmp_path: Path):
     internet.page("example.org/so.zip", zip_of(CSV))
     source = "https://jane:planted0password@example.org/so.zip?token=planted0query"
-    made = prepared("so_quality", source, tmp_path / "out")
-    assert made["source"]["uri"] == "https://example.org/so.zip?token=…"
+    manifest = prepared("so_quality", source, tmp_path / "out")
+    assert manifest["source"]["uri"] == "https://example.org/so.zip?token=…"
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or b"planted0" not in path.read_bytes(), path

@@ -115,17 +115,22 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
 
 
 def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    whole = train_tokenizer.draw(sources.resolve(str(text)), TrainingSettings(lines=50), workers=1)
+    file_sample = train_tokenizer.draw(sources.resolve(str(text)), TrainingSettings(lines=50), workers=1)
     parts = tmp_path / "parts"
     parts.mkdir()
     for part in range(3):
         (parts / f"{part}.txt").write_text("\n".join(reversed(LINES[part::3])), encoding="utf-8")
-    again = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TrainingSettings(lines=50), workers=2)
-    assert whole == again
-    assert (whole.rows, whole.seen, whole.broken, len(whole.lines)) == (len(LINES), len(LINES), 0, 50)
+    parts_sample = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TrainingSettings(lines=50), workers=2)
+    assert file_sample == parts_sample
+    assert (file_sample.rows, file_sample.seen, file_sample.broken, len(file_sample.lines)) == (
+        len(LINES),
+        len(LINES),
+        0,
+        50,
+    )
     drawing = Drawing(50, seed=0)
     drawing.add(LINES)
-    assert whole.lines == drawing.lines()
+    assert file_sample.lines == drawing.lines()
 
 
 @pytest.mark.slow
@@ -134,21 +139,21 @@ def test_train_and_check_on_the_command_line(tmp_path: Path):
     out = tmp_path / "tokenizer"
     columns = ("--source", "sample:", "--column", "Title", "--column", "Body")
     train = ("train", *columns, "--vocab-size", "600", "--lines", "3000", "--size", "tiny", "--out", str(out))
-    code, said = run(*train)
-    assert code == 0, said
-    assert "600 pieces and 100 sentinels (an embedding of 768), from 3,000 of" in said
+    code, output = run(*train)
+    assert code == 0, output
+    assert "600 pieces and 100 sentinels (an embedding of 768), from 3,000 of" in output
     assert {path.name for path in out.iterdir()} == {*huggingface_files.NAMES, "t5prep_training.json"}
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    code, said = run(*train, "--workers", "1", "--json")
-    assert json.loads(said)["vocab_size"] == 600
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    code, said = run("check", str(out), *columns, "--limit", "200", "--json")
-    report = json.loads(said)
+    previous_contents = {path.name: path.read_bytes() for path in out.iterdir()}
+    code, output = run(*train, "--workers", "1", "--json")
+    assert json.loads(output)["vocab_size"] == 600
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == previous_contents
+    code, output = run("check", str(out), *columns, "--limit", "200", "--json")
+    report = json.loads(output)
     assert report["texts"] == 398  # one row has neither title nor body
     assert report["agreements"]["the folder's tokenizer.json"]["unexplained"] == 0
-    code, said = run("check", "sample:", *columns, "--limit", "100")
-    assert "newline" in said
-    assert "advice" in said
+    code, output = run("check", "sample:", *columns, "--limit", "100")
+    assert "newline" in output
+    assert "advice" in output
 
 
 def test_errors_are_sentences(text: Path, tmp_path: Path):
@@ -166,10 +171,10 @@ def test_errors_are_sentences(text: Path, tmp_path: Path):
         train_tokenizer.train(source, TrainingSettings(character_coverage=7), out=tmp_path / "new", config={})
     with pytest.raises(UsageError, match="this machine"):
         train_tokenizer.train(source, TrainingSettings(), out=tmp_path / "new", config={}, runner="dataflow")
-    code, said = run("check", "sample:", "--source", "sample:")
+    code, output = run("check", "sample:", "--source", "sample:")
     assert code == 1
-    assert said.startswith('Error: questions.csv has no column "text"')
-    assert "--column" in said
+    assert output.startswith('Error: questions.csv has no column "text"')
+    assert "--column" in output
 
 
 def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tmp_path: Path):
@@ -177,12 +182,12 @@ def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tm
     out = tmp_path / "out"
     train = ("train", "--source", str(text), "--out", str(out), "--workers", "1", "--vocab-size")
     assert run(*train, "400")[0] == 0
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    previous_contents = {path.name: path.read_bytes() for path in out.iterdir()}
     code, output = run(*train, "500")
     assert (code, "trained with another vocab_size" in output) == (1, True)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == previous_contents
     assert run(*train, "400")[0] == 0
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == previous_contents
     (out / "t5prep_training.json").unlink()
     code, output = run(*train, "400")
     assert (code, "nothing says how it was trained" in output) == (1, True)
@@ -192,8 +197,8 @@ def test_of_a_source_with_splits_only_train_is_read(tmp_path: Path) -> None:
     (source := tmp_path / "source").mkdir()
     for name in ("train", "validation"):
         (source / f"{name}.txt").write_text("\n".join(f"{name} {line}" for line in LINES))
-    given = ["tokenizer", "train", "--source", str(source), "--out", str(tmp_path / "out"), "--vocab-size", "300"]
-    result = CliRunner().invoke(main, given)
+    command = ["tokenizer", "train", "--source", str(source), "--out", str(tmp_path / "out"), "--vocab-size", "300"]
+    result = CliRunner().invoke(main, command)
     assert "only train is read, not validation: --split all reads every file" in result.output
     trained_on = json.loads((tmp_path / "out" / "t5prep_training.json").read_text())
     assert [name for name, _ in trained_on["source"]["files"]] == ["train.txt"]
@@ -203,8 +208,8 @@ def test_case_is_folded_where_it_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "rows.txt"
     path.write_text("".join(f"Word Number {i} AND {i * i} in CAPITALS\n" for i in range(400)))
     line = ["tokenizer", "train", "--source", str(path), "--vocab-size", "100", "--lowercase", "--workers", "1"]
-    done = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
     model = loading.load(str(tmp_path / "out"))
     assert model.encode("CAPITALS in Word") == model.encode("capitals IN word")
     assert json.loads((tmp_path / "out" / "t5prep_training.json").read_text())["normalization"] == "nmt_nfkc_cf"
@@ -226,16 +231,16 @@ def test_text_is_normalized_by_the_rule_that_is_named(tmp_path: Path, rule: str,
         "--workers",
         "1",
     ]
-    done = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
     model = loading.load(str(tmp_path / "out"))
     assert (model.encode("a ﬁne ﬁle") == model.encode("a fine file")) == same
 
 
 def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
     """SentencePiece itself does not look at signals for the minute that this takes."""
-    drawn = random.Random(0)
-    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(400_000)]
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(400_000)]
     lines = [" ".join(words[first : first + 8]) for first in range(0, len(words), 8)]
     interrupt = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
@@ -253,20 +258,20 @@ def test_a_killed_training_leaves_no_temporary_folder_after_the_next_one(text: P
         temporary = Path(short, name)
         temporary.mkdir()
         environment = {**os.environ, "TMPDIR": str(temporary), "T5PREP_CACHE": str(tmp_path / "cache")}
-        where = Path("/tmp") if len(name) > 40 else temporary
+        temp_root = Path("/tmp") if len(name) > 40 else temporary
 
         def folders() -> set[Path]:
-            return {path.parent.parent for path in where.glob(".unfinished-t5prep-*/pymp-*/listener-*")}
+            return {path.parent.parent for path in temp_root.glob(".unfinished-t5prep-*/pymp-*/listener-*")}
 
-        before = folders()
+        earlier_folders = folders()
         killed = subprocess.Popen(line, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
-        while not (left := folders() - before):
+        while not (new_folders := folders() - earlier_folders):
             assert killed.poll() is None
             time.sleep(0.02)
         os.killpg(killed.pid, signal.SIGKILL)
         killed.wait()
-        assert all(folder.is_dir() for folder in left)
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        assert not any(folder.exists() for folder in left)
+        assert all(folder.is_dir() for folder in new_folders)
+        result = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert result.returncode == 0, result.stderr
+        assert not any(folder.exists() for folder in new_folders)
         assert not list(temporary.iterdir())

@@ -38,14 +38,14 @@ def product(a, b):
 def test_a_product_costs_at_least_what_the_chip_can_do(name):
     n = 4096
     chip = CHIPS[name]
-    said = compiled.compile_module(module_of(product, (n, n), (n, n)), chip=chip)
-    assert said.fits
-    assert said.versions == compiled.versions()
-    assert said.argument_bytes == 2 * n * n * 2
-    assert said.hbm_bytes >= 3 * n * n * 2
-    assert 2 * n**3 <= said.flops < 2.01 * 2 * n**3
+    program = compiled.compile_module(module_of(product, (n, n), (n, n)), chip=chip)
+    assert program.fits
+    assert program.versions == compiled.versions()
+    assert program.argument_bytes == 2 * n * n * 2
+    assert program.hbm_bytes >= 3 * n * n * 2
+    assert 2 * n**3 <= program.flops < 2.01 * 2 * n**3
     # The compiler's estimate at the clock of the table is below the peak of the table, and not by much.
-    assert 0.5 < 2 * n**3 / (said.estimated_cycles / chip.clock_hz) / chip.peak_flops < 1.0
+    assert 0.5 < 2 * n**3 / (program.estimated_cycles / chip.clock_hz) / chip.peak_flops < 1.0
 
 
 def test_a_loop_counts_once_per_trip():
@@ -53,15 +53,15 @@ def test_a_loop_counts_once_per_trip():
         return jax.lax.fori_loop(0, 20, lambda _, x: x @ b, a)
 
     chip = CHIPS["v5e"]
-    said = compiled.compile_module(module_of(looped, (1024, 1024), (1024, 1024)), chip=chip)
-    assert said.estimated_cycles / chip.clock_hz > 20 * 2 * 1024**3 / chip.peak_flops
+    program = compiled.compile_module(module_of(looped, (1024, 1024), (1024, 1024)), chip=chip)
+    assert program.estimated_cycles / chip.clock_hz > 20 * 2 * 1024**3 / chip.peak_flops
 
 
 def test_what_does_not_fit_says_how_much_it_needs():
     n = 65536
-    said = compiled.compile_module(module_of(lambda a: (a @ a) @ a.T, (n, n)), chip=CHIPS["v3"])
-    assert not said.fits
-    assert said.hbm_bytes >= 2 * n * n * 2 > CHIPS["v3"].hbm_bytes
+    program = compiled.compile_module(module_of(lambda a: (a @ a) @ a.T, (n, n)), chip=CHIPS["v3"])
+    assert not program.fits
+    assert program.hbm_bytes >= 2 * n * n * 2 > CHIPS["v3"].hbm_bytes
 
 
 @pytest.mark.slow
@@ -97,12 +97,12 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
     from t5prep.training.step.step import TrainStep, batch_specs
 
     step = TrainStep(probe.TOY, AdamW(), TrainConfig(dropout=0.0, z_loss=0.0))
-    weights = {name: tf.TensorSpec(own.shape) for name, own in weight_layouts(probe.TOY).items()}
+    weights = {name: tf.TensorSpec(layout.shape) for name, layout in weight_layouts(probe.TOY).items()}
     rows = batch_specs(2, input_length=8, target_length=4)
     lowered = lower(step.gradients, weights, rows, tf.TensorSpec([], tf.int32), dtype=tf.float32)
-    kept = tmp_path / "compiled.txt"
-    compiled.compile_module(lowered.module, chip=CHIPS["v5e"], keep=kept)
-    text = kept.read_text()
+    dump_path = tmp_path / "compiled.txt"
+    compiled.compile_module(lowered.module, chip=CHIPS["v5e"], keep=dump_path)
+    text = dump_path.read_text()
     assert "operand_precision={highest" in text
     assert "bf16[" not in text
     assert tf.config.experimental.tensor_float_32_execution_enabled()
@@ -147,22 +147,22 @@ class Executable:
 
 def test_a_compiler_that_says_no_cycles_is_named_and_the_rest_is_answered(monkeypatch):
     monkeypatch.setattr(compiler.importlib.metadata, "version", lambda _: "9.9")
-    said = compiled._read(compiler.read(Executable()), chip=CHIPS["v5e"], topology="v5e:1x1")
+    program = compiled._read(compiler.read(Executable()), chip=CHIPS["v5e"], topology="v5e:1x1")
     question = Question(MODELS["t5-base"], TrainConfig(batch=8), parse("v5e"), 512, 64)
-    answer = Answer(question, said)
+    answer = Answer(question, program)
     text = "\n".join(report.lines(answer, model="t5-base"))
     assert "a step        of unknown time: libtpu 9.9 writes no estimated cycles" in text
     assert " ms " not in text
-    assert said.flops == 64
-    assert said.hbm_bytes == 24
+    assert program.flops == 64
+    assert program.hbm_bytes == 24
     table = report.table([(answer, None), (answer, None)])
     assert "yes" in table[1]
 
 
 def test_memory_that_is_needed_and_said_in_other_words_names_the_version():
-    said = {"error": "RESOURCE_EXHAUSTED: it takes too much\nmore"}
+    compiler_output = {"error": "RESOURCE_EXHAUSTED: it takes too much\nmore"}
     with pytest.raises(T5prepError, match=r"does not fit v5e, and libtpu [\d.]+ says .* RESOURCE_EXHAUSTED"):
-        compiled._read(said, chip=CHIPS["v5e"], topology="v5e:1x1")
+        compiled._read(compiler_output, chip=CHIPS["v5e"], topology="v5e:1x1")
 
 
 def test_temporaries_are_read_from_the_dump_or_left_to_the_end(tmp_path):

@@ -37,7 +37,7 @@ class Compiler:
         return Answer(question, Compiled(fits, needed, flops=encoder, **figures))
 
 
-def asked(model: str = "t5-base", **settings) -> Question:
+def make_question(model: str = "t5-base", **settings) -> Question:
     return Question(MODELS[model], dataclasses.replace(TrainConfig(), batch=8, **settings), parse("v5e"), 512, 64)
 
 
@@ -56,18 +56,20 @@ def own_cache(tmp_path, monkeypatch):
 )
 def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
     compiler = Compiler()
-    said = []
-    question = asked(model)
-    answer = extending.estimate(question, asking=compiler, say=said.append)
+    messages = []
+    question = make_question(model)
+    answer = extending.estimate(question, asking=compiler, say=messages.append)
     assert set(compiler.layers) == models
     assert compiler.planned == [(question.shape.num_layers, question.shape.num_decoder_layers)]
     assert answer.extended
-    whole = Compiler()(question).compiled
-    assert answer.compiled.hbm_bytes == pytest.approx(whole.hbm_bytes, abs=16)  # rounded in each model
-    assert dataclasses.replace(answer.compiled, hbm_bytes=whole.hbm_bytes) == whole
-    few, more, *_ = sorted(models - {(4, 3)})
-    assert said[0].startswith(f"Compiling it with {few[0]} + {few[1]} and {more[0]} + {more[1]}")
-    assert said[1] == f"1 of {len(models) + 1} are compiled."
+    full_program = Compiler()(question).compiled
+    assert answer.compiled.hbm_bytes == pytest.approx(full_program.hbm_bytes, abs=16)  # rounded in each model
+    assert dataclasses.replace(answer.compiled, hbm_bytes=full_program.hbm_bytes) == full_program
+    small_layers, large_layers, *_ = sorted(models - {(4, 3)})
+    assert messages[0].startswith(
+        f"Compiling it with {small_layers[0]} + {small_layers[1]} and {large_layers[0]} + {large_layers[1]}"
+    )
+    assert messages[1] == f"1 of {len(models) + 1} are compiled."
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -80,7 +82,7 @@ def test_the_memory_is_planned_with_all_layers(fits):
         layers = question.shape.computed_layers
         return Answer(question, Compiled(True, (2 + layers) * GIB, temp_bytes=layers * GIB, estimated_cycles=layers))
 
-    answer = extending.extended(asked("t5-large"), asking=compiler)
+    answer = extending.extended(make_question("t5-large"), asking=compiler)
     assert answer.fits == fits
     assert answer.compiled.hbm_bytes == (2 + 9 if fits else 20) * GIB
     if fits:
@@ -90,7 +92,7 @@ def test_the_memory_is_planned_with_all_layers(fits):
 
 @pytest.mark.parametrize("model", ["bert-large-uncased", "t5-base"])
 def test_one_stack_of_layers_is_compiled_whole(model):
-    question = asked(model)
+    question = make_question(model)
     if model == "t5-base":  # its encoder with a head
         question = dataclasses.replace(question, shape=with_classes(question.shape, ("no", "yes")))
     compiler = Compiler()
@@ -103,22 +105,22 @@ def test_one_stack_of_layers_is_compiled_whole(model):
 @pytest.mark.parametrize("answering", [extending.estimate, extending.extended])
 def test_layers_that_are_one_loop_or_not_known_to_fit_are_compiled_at_once(answering, setting):
     compiler = Compiler()
-    assert not answering(asked(**setting), asking=compiler).extended
+    assert not answering(make_question(**setting), asking=compiler).extended
     assert (compiler.layers, compiler.planned) == ([(12, 12)], [])
 
 
 def test_no_more_layers_are_computed_than_a_stack_has():
-    question = asked()
-    few = dataclasses.replace(question.shape, num_layers=3, num_decoder_layers=6)
+    question = make_question()
+    small_shape = dataclasses.replace(question.shape, num_layers=3, num_decoder_layers=6)
     compiler = Compiler()
-    extending.estimate(dataclasses.replace(question, shape=few), asking=compiler)
+    extending.estimate(dataclasses.replace(question, shape=small_shape), asking=compiler)
     assert compiler.layers == [(3, 6)]
 
 
 @pytest.mark.parametrize(("layer", "all_layers", "fits"), [(0.95, True, True), (1.05, True, False), (3, False, False)])
 def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_layers, fits):
     compiler = Compiler(layer=layer)
-    answer = extending.estimate(asked(), asking=compiler)
+    answer = extending.estimate(make_question(), asking=compiler)
     assert answer.fits == fits
     assert ((12, 12) in compiler.layers) == all_layers == (not answer.extended)
 
@@ -126,10 +128,10 @@ def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_laye
 def test_the_largest_batch_is_found_by_small_models_alone(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(question_module, "ask", compiler)
-    *_, last = interface.stages(asked(), largest=True)
-    most = int((15.75 - 0.5) / (15 * 0.05) * 8)
+    *_, last = interface.stages(make_question(), largest=True)
+    max_rows = int((15.75 - 0.5) / (15 * 0.05) * 8)
     assert last.largest is not None
-    assert most * 15 / 16 - 1 <= last.largest.question.rows <= most
+    assert max_rows * 15 / 16 - 1 <= last.largest.question.rows <= max_rows
     assert (12, 12) not in compiler.layers
     assert len(compiler.layers) <= 8
     assert last.to_json()["largest_batch"] == last.largest.question.settings.batch
@@ -146,20 +148,20 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
         return Answer(question, Compiled(needed <= question.tpu.chip.hbm_bytes, needed, **figures))
 
     monkeypatch.setattr(question_module, "ask", compiler)
-    *_, last = interface.stages(asked(), largest=True)
-    most = int(15.75 / (1 / 16 + 1 / 96))
-    assert most * 15 / 16 - 1 <= last.largest.question.rows <= most
+    *_, last = interface.stages(make_question(), largest=True)
+    max_rows = int(15.75 / (1 / 16 + 1 / 96))
+    assert max_rows * 15 / 16 - 1 <= last.largest.question.rows <= max_rows
     assert last.largest.fits
 
 
 def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(question_module, "ask", compiler)
-    (only,) = interface.stages(asked())
+    (only,) = interface.stages(make_question())
     assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(3, 3), (4, 4)])
     assert not {"largest_batch", "advice"} & only.to_json().keys()
     assert only.to_json()["exact"] is False
-    (exact,) = interface.stages(asked(), exact=True)
+    (exact,) = interface.stages(make_question(), exact=True)
     assert exact.to_json()["exact"] is True
 
 
@@ -167,12 +169,12 @@ def test_what_training_remembers_comes_from_the_small_models_too(monkeypatch):
     compiler = Compiler(layer=3)
     answers = {}
     monkeypatch.setattr(extending, "recall", lambda question: answers.get(question))
-    assert extending.recalled(asked()) is None
-    needed = extending._needed(asked())
+    assert extending.recalled(make_question()) is None
+    needed = extending._needed(make_question())
     assert list(needed) == [(4, 4), (3, 3), (12, 12)]
     for question in needed.values():
-        assert extending.recalled(asked()) is None
+        assert extending.recalled(make_question()) is None
         answers[question] = compiler(question)
-    remembered = extending.recalled(asked())
+    remembered = extending.recalled(make_question())
     assert remembered is not None
     assert not remembered.fits

@@ -34,35 +34,35 @@ def a_question(**settings) -> Question:
 
 def arithmetic(state: float, row: float, *, remat: float = 0.25):
     """A compiler that needs `state` GiB and `row` GiB for each row of 512 tokens in memory at once."""
-    asked = []
+    questions = []
 
     def ask(question: Question) -> Answer:
-        asked.append(question)
+        questions.append(question)
         rows = question.rows / question.settings.accumulate
-        each = row * (remat if question.settings.remat else 1) * question.input_length / 512
-        needed = int((state + rows * each) * GIB)
+        row_gib = row * (remat if question.settings.remat else 1) * question.input_length / 512
+        needed = int((state + rows * row_gib) * GIB)
         fits = needed <= question.tpu.chip.hbm_bytes
         return Answer(question, Compiled(fits, needed, estimated_cycles=1000))
 
-    return ask, asked
+    return ask, questions
 
 
 @pytest.mark.parametrize(("state", "row"), [(1, 1), (0.1, 0.01), (8, 1.3), (15.7, 0.01), (3, 12), (0, 4)])
 @pytest.mark.parametrize("start", [1, 8, 512])
 def test_the_largest_batch_is_found_in_a_few_compilations(state, row, start):
-    ask, asked = arithmetic(state, row)
-    found = search.largest_batch(a_question(batch=start), asking=ask)
-    most = int((CHIPS["v5e"].hbm_bytes / GIB - state) / row)
-    assert found is not None
-    assert found.fits
-    assert most * 15 / 16 - 1 <= found.question.rows <= most
-    assert len(asked) <= 6
+    ask, questions = arithmetic(state, row)
+    answer = search.largest_batch(a_question(batch=start), asking=ask)
+    max_rows = int((CHIPS["v5e"].hbm_bytes / GIB - state) / row)
+    assert answer is not None
+    assert answer.fits
+    assert max_rows * 15 / 16 - 1 <= answer.question.rows <= max_rows
+    assert len(questions) <= 6
 
 
 def test_accumulated_batches_stay_whole_and_nothing_may_fit():
     ask, _ = arithmetic(1, 1)
-    found = search.largest_batch(a_question(accumulate=4), asking=ask)
-    assert found.question.rows % 4 == 0
+    answer = search.largest_batch(a_question(accumulate=4), asking=ask)
+    assert answer.question.rows % 4 == 0
     ask, _ = arithmetic(20, 1)
     assert search.largest_batch(a_question(), asking=ask) is None
 
@@ -86,10 +86,10 @@ def test_advice_comes_in_the_order_of_its_cost_and_only_where_it_fits():
 
 
 def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_smaller_is_tried():
-    asked = []
+    questions = []
 
     def ask(question: Question) -> Answer:
-        asked.append(question)
+        questions.append(question)
         slots = 12 if question.settings.optimizer == "adamw" else 0
         needed = (6 + slots + (8 if not question.settings.remat else 1)) * GIB
         fits = needed <= question.tpu.chip.hbm_bytes
@@ -98,12 +98,12 @@ def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_
 
     question = a_question(optimizer="adamw")
     assert words(question, ask) == ["--set optimizer=adafactor", "--tpu v6e-1"]
-    assert {(one.settings.accumulate, one.input_length) for one in asked} == {(1, 512)}
+    assert {(candidate.settings.accumulate, candidate.input_length) for candidate in questions} == {(1, 512)}
     on_v2 = dataclasses.replace(question, tpu=parse("v2"))
     assert words(on_v2, ask)[0] == "--set optimizer=adafactor --set remat=true"
-    asked.clear()
+    questions.clear()
     assert search.largest_batch(on_v2, asking=ask) is None
-    assert len(asked) == 1
+    assert len(questions) == 1
 
 
 def test_a_batch_that_devices_cannot_share_is_refused():
@@ -193,10 +193,10 @@ def test_every_layout_holds_every_example_it_says(seed):
             continue
         assert sum(shape.rows for shape in choice.shapes) == rows
         longest = choice.shapes[-1]
-        kept = joint[
+        uncut_buckets = joint[
             (joint[:, 0] <= longest.input_length) & (joint[:, 1] <= max(s.target_length for s in choice.shapes))
         ]
-        assert kept[:, 2].sum() >= rows * (1 - choice.cut) - 1e-6
+        assert uncut_buckets[:, 2].sum() >= rows * (1 - choice.cut) - 1e-6
         assert choice.cut <= 0.02
 
 
@@ -208,20 +208,20 @@ def test_two_shapes_part_where_an_epoch_is_cheapest():
     price = sum(shape.rows * cost(shape.input_length, shape.target_length) for shape in two.shapes)
     for border in sorted(set(joint[:, 0].tolist()))[:-1]:
         short, long = joint[joint[:, 0] <= border], joint[joint[:, 0] > border]
-        other = sum(
+        border_price = sum(
             part[:, 2].sum() * cost(-(-part[:, 0].max() // 8) * 8, min(-(-part[:, 1].max() // 8) * 8, 64))
             for part in (short, long)
         )
-        assert price <= other + 1
+        assert price <= border_price + 1
 
 
 def test_an_epoch_is_whole_steps_on_all_chips():
     question = dataclasses.replace(a_question(batch=64), tpu=parse("v3-8"))
     answer = Answer(question, Compiled(True, GIB, flops=10**12, estimated_cycles=940_000_000))
-    one = report.epoch(answer, rows=6401, price=2.0)
-    assert (one.steps, one.rows) == (101, 6401)
-    assert one.hours == pytest.approx(101 / 3600)
-    assert one.price == pytest.approx(101 / 3600 * 4 * 2.0)
+    epoch = report.epoch(answer, rows=6401, price=2.0)
+    assert (epoch.steps, epoch.rows) == (101, 6401)
+    assert epoch.hours == pytest.approx(101 / 3600)
+    assert epoch.price == pytest.approx(101 / 3600 * 4 * 2.0)
     assert report.epoch_seconds(lengths.Choice("x", (Shape(512, 64, 6401),), 0.1), [answer]) == pytest.approx(101)
 
 
@@ -265,15 +265,17 @@ def test_the_real_step_is_planned(tiny):
     arguments = ["--model", tiny, "--tpu", "v5e", "--batch", "4", "--input-length", "32", "--target-length", "8"]
     result = invoke(*arguments, "--quick", "--json")
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
-    assert said["fits"] is True
-    assert 0 < said["weight_bytes"] + said["optimizer_bytes"] < said["hbm_bytes"] < said["hbm_capacity_bytes"]
-    assert said["flops"] > 4 * training_flops(shape_of(tiny), input_length=32, target_length=8) * 0.9
-    assert said["estimated_step_seconds"] == pytest.approx(said["estimated_cycles"] / CHIPS["v5e"].clock_hz)
-    assert 0 < said["estimated_share_of_peak"] < 1
-    again = invoke(*arguments, "--quick")  # from the cache: as text
-    assert "fits" in again.stdout
-    assert "not a measurement" in again.stdout
+    summary = json.loads(result.stdout)
+    assert summary["fits"] is True
+    assert (
+        0 < summary["weight_bytes"] + summary["optimizer_bytes"] < summary["hbm_bytes"] < summary["hbm_capacity_bytes"]
+    )
+    assert summary["flops"] > 4 * training_flops(shape_of(tiny), input_length=32, target_length=8) * 0.9
+    assert summary["estimated_step_seconds"] == pytest.approx(summary["estimated_cycles"] / CHIPS["v5e"].clock_hz)
+    assert 0 < summary["estimated_share_of_peak"] < 1
+    cached_result = invoke(*arguments, "--quick")  # from the cache: as text
+    assert "fits" in cached_result.stdout
+    assert "not a measurement" in cached_result.stdout
 
 
 def test_adapters_are_planned_with_what_they_save():
@@ -339,12 +341,12 @@ def test_replicas_and_every_option_compile(tiny):
 
 def _toy_of(recipe: str) -> tuple[Config, TrainConfig]:
     """Return a narrow model of the recipe's kind, and the recipe's settings."""
-    said = configs.read_recipe(recipe)
-    like = [name for name in sorted(MODELS, key=len) if name in said["model"]] or ["t5-v1_1-small"]
+    recipe_settings = configs.read_recipe(recipe)
+    like = [name for name in sorted(MODELS, key=len) if name in recipe_settings["model"]] or ["t5-v1_1-small"]
     published = MODELS["bert-base-uncased" if recipe == "tiny_bert" else like[-1]]
     toy = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4}
-    own = {name: value for name, value in toy.items() if hasattr(published, name)}
-    return dataclasses.replace(published, vocab_size=512, **own), configs.build(said)
+    overrides = {name: value for name, value in toy.items() if hasattr(published, name)}
+    return dataclasses.replace(published, vocab_size=512, **overrides), configs.build(recipe_settings)
 
 
 def _computed(recipe: str) -> set[str]:
@@ -361,11 +363,11 @@ def _computed(recipe: str) -> set[str]:
 def _recipes_that_compute_most() -> list[str]:
     """Return the recipes without those whose step computes nothing that the step of another one does not."""
     computed = {name: _computed(name) for name in configs.recipes()}
-    kept: list[str] = []
+    selected_recipes: list[str] = []
     for name in sorted(computed, key=lambda name: (-len(computed[name]), name)):
-        if not any(computed[name] <= computed[other] for other in kept):
-            kept.append(name)
-    return kept
+        if not any(computed[name] <= computed[recipe] for recipe in selected_recipes):
+            selected_recipes.append(name)
+    return selected_recipes
 
 
 @real

@@ -41,8 +41,8 @@ def test_what_is_planned_is_what_is_trained(
     with pytest.raises(EnoughError):
         trainer.train(config, replicas=replicas)
 
-    def described(asked: dict, **_: object) -> Compiled:
-        program, _state = compiler.step_of(asked["step"], open_layout(replicas=replicas, shard=shard).devices)
+    def described(request: dict, **_: object) -> Compiled:
+        program, _state = compiler.step_of(request["step"], open_layout(replicas=replicas, shard=shard).devices)
         planned.append(program.digest)
         return Compiled(fits=True, hbm_bytes=1)
 
@@ -65,22 +65,22 @@ def test_what_is_planned_for_vectors_is_what_is_run(tmp_path: Path, monkeypatch:
     shape = toy_runs.shape(tmp_path / "shape")
     planned = []
 
-    def described(asked: dict, **_: object) -> Compiled:
-        program, state = compiler.step_of(asked["step"], open_layout().devices)
+    def described(request: dict, **_: object) -> Compiled:
+        program, state = compiler.step_of(request["step"], open_layout().devices)
         planned.append((program.name, sorted(program.arguments[0]), program.arguments[1]["input_ids"].shape))
         return Compiled(fits=True, hbm_bytes=1, loops=True, **state)
 
     monkeypatch.setattr(compiled, "compile_for", described)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    asked: dict[str, Any] = {"model": shape, "tpu": "v5e-1", "batch": 4, "input_length": 16}
-    plan = t5prep.plan(**asked, embed=True)
+    request: dict[str, Any] = {"model": shape, "tpu": "v5e-1", "batch": 4, "input_length": 16}
+    plan = t5prep.plan(**request, embed=True)
     ((name, weights, rows),) = planned
     assert (name, rows) == ("embed", (4, 16))
     assert weights
-    assert not [one for one in weights if one.startswith(("decoder.", "lm_head"))]
+    assert not [weight_name for weight_name in weights if weight_name.startswith(("decoder.", "lm_head"))]
     assert plan.answer.compiled.slot_bytes == 0
     layouts = weight_layouts(plan.answer.question.shape)
-    assert plan.answer.compiled.weight_bytes < 4 * sum(math.prod(layouts[one].shape) for one in weights)
+    assert plan.answer.compiled.weight_bytes < 4 * sum(math.prod(layouts[weight_name].shape) for weight_name in weights)
     training_too = dataclasses.replace(plan.answer, question=dataclasses.replace(plan.answer.question, embed=False))
     assert 0 < 3 * plan.answer.model_flops < training_too.model_flops
     (line, *_) = report.lines(plan.answer, model="tiny")

@@ -69,31 +69,36 @@ SEVERAL = 300 if drawn_seeds.ARE_GIVEN else 120
 def rows(count: int) -> list[dict[str, str]]:
     chooser = random.Random(count)
     texts = [text.replace("\0", "") for text in fuzzed(chooser, 2 * count)]
-    made = []
+    file_rows = []
     for i in range(count):
         title, body = texts[2 * i], texts[2 * i + 1] * chooser.choice((1, 1, 1, 30))
         label = chooser.choice(("HQ", "HQ", "LQ_EDIT", "LQ_CLOSE", "hq", ""))
-        one = {"Id": str(i), "Title": title, "Body": body, "Y": label, "sentence": body, "label": str(i % 3)}
+        row = {"Id": str(i), "Title": title, "Body": body, "Y": label, "sentence": body, "label": str(i % 3)}
         if chooser.random() < 0.3:
-            one[chooser.choice(list(one))] = chooser.choice(ODD)
-        made.append(one)
-    return made
+            row[chooser.choice(list(row))] = chooser.choice(ODD)
+        file_rows.append(row)
+    return file_rows
 
 
-def written(folder: Path, kind: str, made: list[dict[str, str]]) -> RawFile:
+def written(folder: Path, kind: str, file_rows: list[dict[str, str]]) -> RawFile:
     path = folder / f"rows.{kind}"
     if kind == "parquet":
-        pyarrow.parquet.write_table(pa.Table.from_pylist(made), path, row_group_size=75)
+        pyarrow.parquet.write_table(pa.Table.from_pylist(file_rows), path, row_group_size=75)
     elif kind == "jsonl":
-        odd = [{**made[0], "Body": None}, {**made[1], "Y": 3}, {"Id": "x"}, {**made[2], "Title": ["a", "b"]}]
-        lines = [json.dumps(one, ensure_ascii=False) for one in made]
+        odd = [
+            {**file_rows[0], "Body": None},
+            {**file_rows[1], "Y": 3},
+            {"Id": "x"},
+            {**file_rows[2], "Title": ["a", "b"]},
+        ]
+        lines = [json.dumps(row, ensure_ascii=False) for row in file_rows]
         lines[5:5] = ["", "no json", *map(json.dumps, odd)]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     else:
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, made[0], quoting=csv.QUOTE_ALL if kind == "csv" else csv.QUOTE_MINIMAL)
+        writer = csv.DictWriter(text, file_rows[0], quoting=csv.QUOTE_ALL if kind == "csv" else csv.QUOTE_MINIMAL)
         writer.writeheader()
-        writer.writerows(made)
+        writer.writerows(file_rows)
         path = folder / "rows.csv"
         path.write_text(text.getvalue(), encoding="utf-8", newline="")
     return RawFile(path.name, str(path), path.stat().st_size)
@@ -122,8 +127,10 @@ CLASSES = {
 def encoders_words(tmp_path_factory) -> dict[str, Tokenizer]:
     """The tokenizers that classes are prepared with: a T5's, BERT's and RoBERTa's."""
     folder = tmp_path_factory.mktemp("tokenizers")
-    made = {kind: loading.load(str(make(folder / kind))) for kind, make in (("bert", bert), ("roberta", roberta))}
-    return {"t5": WORDS, **made}
+    encoder_tokenizers = {
+        kind: loading.load(str(make(folder / kind))) for kind, make in (("bert", bert), ("roberta", roberta))
+    }
+    return {"t5": WORDS, **encoder_tokenizers}
 
 
 KINDS, MODELS, LENGTHS = ("csv", "jsonl", "parquet"), ("t5", "bert", "roberta"), (64, 5, 4)
@@ -140,23 +147,25 @@ KINDS, MODELS, LENGTHS = ("csv", "jsonl", "parquet"), ("t5", "bert", "roberta"),
 def test_columns_of_classes_are_what_rows_are(
     tmp_path: Path, encoders_words: dict[str, Tokenizer], task: str, kind: str, model: str, length: int
 ) -> None:
-    made = rows(150)
+    file_rows = rows(150)
     if task == "sst2":
-        made = [{"sentence": f" {one['Body']} "[i % 2 :], "label": str(i % 3 - 1)} for i, one in enumerate(made)]
+        file_rows = [
+            {"sentence": f" {row['Body']} "[i % 2 :], "label": str(i % 3 - 1)} for i, row in enumerate(file_rows)
+        ]
     policy = ("head_tail", "head", "tail")[length % 3]
     settings = Settings(
         task, CLASSES[task], input_length=length, target_length=1, truncation=policy, target="class", splits=None
     )
-    compare(settings, written(tmp_path, kind, made), words=encoders_words[model])
+    compare(settings, written(tmp_path, kind, file_rows), words=encoders_words[model])
 
 
 def compare(settings: Settings, file: RawFile, *, words: Tokenizer = WORDS) -> None:
     """The tables of a file's blocks, in both ways."""
     cut = list(blocks.scan(file, formats.detect(file.name), block_bytes=20_000))
     for block in [*cut, cut[0].head(7)]:
-        found, expected = (table_of(settings, block, words, one_by_one=slow) for slow in (False, True))
-        assert found.schema == expected.schema
-        assert found.to_pylist() == expected.to_pylist()
+        table, expected = (table_of(settings, block, words, one_by_one=slow) for slow in (False, True))
+        assert table.schema == expected.schema
+        assert table.to_pylist() == expected.to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -208,26 +217,26 @@ def test_every_option_goes_the_same_way(tmp_path: Path, task: str, option: str, 
     settings = Settings(
         task.partition(",")[0], TASKS[task], input_length=24, target_length=4, splits=None, **OPTIONS[option]
     )
-    made = rows(SEVERAL)
-    for number, one in enumerate(made):
-        one["Title"] = one["Title"].replace(" ", "\n") if number % 3 else f"me@example.org {one['Title']}"
-    compare(settings, written(tmp_path, kind, made))
+    file_rows = rows(SEVERAL)
+    for number, row in enumerate(file_rows):
+        row["Title"] = row["Title"].replace(" ", "\n") if number % 3 else f"me@example.org {row['Title']}"
+    compare(settings, written(tmp_path, kind, file_rows))
 
 
 def test_numbers_are_the_texts_that_python_makes_of_them(tmp_path: Path) -> None:
     """In JSON and in Parquet, as ids, labels, groups and inside of a template."""
-    made = [
+    file_rows = [
         {"Id": i, "Title": f"title {i}", "Body": i / 8 if i % 5 else None, "Y": i % 3, "grp": -i // 10}
         for i in range(200)
     ]
     options = {"inputs": "q: {Title} n: {Body}", "targets": "{Y}!", "id_column": "Id"}
     labels = {"inputs_column": "Title", "targets_column": "Y", "label_map": "0=no,1=yes", "id_column": "Id"}
-    for given in (options, labels):
-        settings = Settings("text2text", given, 24, 4, splits=None, group_column="grp")
+    for task_options in (options, labels):
+        settings = Settings("text2text", task_options, 24, 4, splits=None, group_column="grp")
         path = tmp_path / "rows.jsonl"
-        path.write_text("".join(json.dumps(one) + "\n" for one in made))
+        path.write_text("".join(json.dumps(row) + "\n" for row in file_rows))
         compare(settings, RawFile(path.name, str(path), path.stat().st_size))
-        compare(settings, written(tmp_path, "parquet", made))
+        compare(settings, written(tmp_path, "parquet", file_rows))
 
 
 def test_all_white_space_of_python_is_known() -> None:
@@ -239,15 +248,17 @@ def test_most_rows_are_made_by_the_template(tmp_path: Path, monkeypatch: pytest.
     one_by_one: list[int] = []
     plain = BlockExamples._by_task
     monkeypatch.setattr(
-        BlockExamples, "_by_task", lambda self, rest, block: one_by_one.append(len(rest)) or plain(self, rest, block)
+        BlockExamples,
+        "_by_task",
+        lambda self, source_rows, block: one_by_one.append(len(source_rows)) or plain(self, source_rows, block),
     )
     settings = Settings("text2text", TASKS["text2text"], input_length=64, target_length=4, splits=None)
-    made = [{"Id": str(i), "Title": f"title {i}", "Body": f"body {i}"} for i in range(500)]
-    made[7]["Title"] = " "
-    for one in made[20:60]:  # in any script, with white space around it
-        one["Body"] = "\n漢字 \u3000"
+    file_rows = [{"Id": str(i), "Title": f"title {i}", "Body": f"body {i}"} for i in range(500)]
+    file_rows[7]["Title"] = " "
+    for row in file_rows[20:60]:  # in any script, with white space around it
+        row["Body"] = "\n漢字 \u3000"
     for kind in ("csv", "jsonl", "parquet"):
-        file = written(tmp_path, kind, [*made, *made[-3:]] if kind == "jsonl" else made)
+        file = written(tmp_path, kind, [*file_rows, *file_rows[-3:]] if kind == "jsonl" else file_rows)
         one_by_one.clear()
         block = next(iter(blocks.scan(file, formats.detect(file.name))))
         assert table_of(settings, block, one_by_one=False).num_rows > 70

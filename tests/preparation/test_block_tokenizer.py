@@ -30,14 +30,14 @@ def test_half_of_a_surrogate_pair_that_a_task_makes_is_a_reason(tmp_path: Path, 
     texts[part] = "if len(text) < 9: raise Reject('short: ' + text)" if part == "refuse" else "text"
     (tmp_path / "mine.py").write_text(HALF.format(**texts))
     (tmp_path / "rows.jsonl").write_text('{"text": "\\"half \\\\ud83d\\""}\n{"text": "\\"whole text\\""}\n')
-    made = prepared(
+    manifest = prepared(
         tmp_path / "rows.jsonl",
         tmp_path / "out",
         tokenizer=sample.tokenizer_path(),
         task=str(tmp_path / "mine.py"),
         dedup=dedup,
     )
-    assert sum(split.records for split in made.splits.values()) == 1
+    assert sum(split.records for split in manifest.splits.values()) == 1
     (row,) = rejected(tmp_path / "out")
     reason = r"short: half \ud83d" if part == "refuse" else "no text: half of a surrogate pair (U+D83D)"
     assert (row["row"], row["reason"]) == (1, reason)
@@ -58,8 +58,8 @@ def filtered(folder: Path, rule: str) -> Manifest:
 def test_half_of_a_surrogate_pair_that_a_filter_makes_is_a_reason(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def half(text):\n    return text[:4] + '\\ud800' if 'odd' in text else text\n")
     (tmp_path / "rows.csv").write_text("text,label\nodd row,yes\nplain row,yes\n")
-    made = filtered(tmp_path, "half")
-    assert made.rejected == {"no text": 1}
+    manifest = filtered(tmp_path, "half")
+    assert manifest.rejected == {"no text": 1}
 
 
 def test_reasons_of_several_lines_are_one_line_in_the_error(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_is_too_long_is_cut_or_rejected(
     tmp_path: Path, task: str, options: dict, long: str, rejects: bool
 ) -> None:
     (tmp_path / "rows.csv").write_text("text,n\n" + f"{'soarele rasare in tara ' * 9},1\n" + "pe scurt,2\n")
-    made = prepared(
+    manifest = prepared(
         tmp_path / "rows.csv",
         tmp_path / "out",
         tokenizer=sample.tokenizer_path(),
@@ -92,8 +92,8 @@ def test_what_is_too_long_is_cut_or_rejected(
         input_length=32,
         target_length=32,
     )
-    assert made.rejected == ({"too long": 1} if rejects else {})
-    assert sum(split.records for split in made.splits.values()) == (1 if rejects else 2)
+    assert manifest.rejected == ({"too long": 1} if rejects else {})
+    assert sum(split.records for split in manifest.splits.values()) == (1 if rejects else 2)
 
 
 @pytest.mark.parametrize("read", ['record["extra"]', 'record.get("extra", "")'])

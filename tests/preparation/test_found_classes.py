@@ -9,7 +9,7 @@ from preparing import prepared, records
 
 from t5prep.errors import UsageError
 
-HOW: dict[str, Any] = {
+PREPARE_OPTIONS: dict[str, Any] = {
     "task": "text2text",
     "options": {"inputs_column": "text", "targets_column": "label"},
     "tokenizer": "sample:",
@@ -19,7 +19,7 @@ HOW: dict[str, Any] = {
 
 
 def _rows(path: Path, labels: list[Any]) -> Path:
-    path.write_text("".join(json.dumps({"text": f"row {i}", "label": one}) + "\n" for i, one in enumerate(labels)))
+    path.write_text("".join(json.dumps({"text": f"row {i}", "label": label}) + "\n" for i, label in enumerate(labels)))
     return path
 
 
@@ -32,15 +32,17 @@ def _rows(path: Path, labels: list[Any]) -> Path:
     ],
 )
 def test_classes_are_the_values_of_the_column(tmp_path: Path, labels: list[Any], classes: tuple[str, ...]) -> None:
-    made = prepared(_rows(tmp_path / "rows.jsonl", labels), tmp_path / "out", **HOW)
-    assert tuple(made.task.classes) == classes
-    named = {f"rows.jsonl:{i}": str(one) for i, one in enumerate(labels, start=1) if one not in (None, "")}
-    found = {
-        record["id"][0].decode(): classes[record["labels"][0]]
-        for own in records(tmp_path / "out").values()
-        for record in own
+    manifest = prepared(_rows(tmp_path / "rows.jsonl", labels), tmp_path / "out", **PREPARE_OPTIONS)
+    assert tuple(manifest.task.classes) == classes
+    expected_classes = {
+        f"rows.jsonl:{i}": str(label) for i, label in enumerate(labels, start=1) if label not in (None, "")
     }
-    assert found == named
+    record_classes = {
+        record["id"][0].decode(): classes[record["labels"][0]]
+        for split_records in records(tmp_path / "out").values()
+        for record in split_records
+    }
+    assert record_classes == expected_classes
 
 
 @pytest.mark.parametrize(
@@ -53,4 +55,4 @@ def test_classes_are_the_values_of_the_column(tmp_path: Path, labels: list[Any],
 )
 def test_values_that_are_no_classes_are_refused(tmp_path: Path, labels: list[Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        prepared(_rows(tmp_path / "rows.jsonl", labels), tmp_path / "out", **HOW)
+        prepared(_rows(tmp_path / "rows.jsonl", labels), tmp_path / "out", **PREPARE_OPTIONS)

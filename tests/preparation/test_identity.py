@@ -27,10 +27,10 @@ from t5prep.sources import sample
 from t5prep.tokens import audit, huggingface_files
 from t5prep.tokens.tokenizer import Tokenizer
 
-SPELLED = ("<unk>", "</s>", "<pad>", "<extra_id_")
+SPECIAL_SPELLINGS = ("<unk>", "</s>", "<pad>", "<extra_id_")
 
 # Texts of each corpus, those whose ids are tied, and those that spell a special token.
-FOUND = {
+EXPECTED_COUNTS = {
     "stackoverflow": (2_000, 4, 0),
     "causalqa": (20_087, 0, 0),
     "sst2": (61_488, 4, 0),
@@ -94,22 +94,22 @@ def score(tokenizer: Tokenizer, ids: list[int]) -> float:
 
 
 @pytest.mark.extra("seeds")
-@pytest.mark.parametrize("corpus", FOUND)
+@pytest.mark.parametrize("corpus", EXPECTED_COUNTS)
 def test_ids_differ_only_by_ties_and_spellings(
     corpus: str, shared_data: Path, ours: Tokenizer, theirs: Callable[[list[str]], list[list[int]]]
 ) -> None:
     texts = list(TEXTS[corpus](shared_data))
-    tied = spelled = 0
+    tied = spelling_count = 0
     for text, a, b in zip(texts, ours.processor.encode(texts), theirs(texts), strict=True):
         if a == b:
             continue
-        if any(spelling in text for spelling in SPELLED):
-            spelled += 1
+        if any(spelling in text for spelling in SPECIAL_SPELLINGS):
+            spelling_count += 1
             continue
         assert sorted(a) == sorted(b), text
         assert score(ours, a) == score(ours, b)
         tied += 1
-    assert (len(texts), tied, spelled) == FOUND[corpus]
+    assert (len(texts), tied, spelling_count) == EXPECTED_COUNTS[corpus]
 
 
 @pytest.mark.extra("seeds")
@@ -124,8 +124,8 @@ def test_most_ties_are_broken_by_what_stands_before(
         [token for word in ours.processor.normalize(text).split("▁") if word for token in ours.processor.encode(word)]
         for text, _ in tied
     ]
-    left = sum(words != b for words, (_, b) in zip(by_words, tied, strict=True))
-    assert (len(tied), left) == (123, 5)
+    remaining_ties = sum(words != b for words, (_, b) in zip(by_words, tied, strict=True))
+    assert (len(tied), remaining_ties) == (123, 5)
 
 
 @pytest.mark.extra("seeds")

@@ -85,12 +85,12 @@ def test_a_kill_at_a_renaming_loses_neither(
     old = bytes_of(out)
     move = output_folder._move
 
-    def killed(there: Path, to: Path) -> None:
+    def killed(origin: Path, to: Path) -> None:
         nonlocal made
         if made == moves:
             raise KeyboardInterrupt
         made += 1
-        move(there, to)
+        move(origin, to)
 
     with monkeypatch.context() as patch:
         patch.setattr(output_folder, "_move", killed)

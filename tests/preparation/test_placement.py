@@ -11,10 +11,10 @@ IDS = [f"id {i}" for i in range(20_000)]
 
 
 def test_a_digest_is_that_of_its_id_whatever_stands_beside_it() -> None:
-    whole = placement.digests(IDS, seed=3)
-    assert (placement.digests(IDS[70:90], seed=3) == whole[70:90]).all()
-    assert (placement.digests(IDS, seed=4) != whole).any(axis=1).all()
-    assert len(np.unique(whole, axis=0)) == len(IDS)
+    digests = placement.digests(IDS, seed=3)
+    assert (placement.digests(IDS[70:90], seed=3) == digests[70:90]).all()
+    assert (placement.digests(IDS, seed=4) != digests).any(axis=1).all()
+    assert len(np.unique(digests, axis=0)) == len(IDS)
 
 
 def test_half_of_a_surrogate_pair_is_an_id_too() -> None:
@@ -28,9 +28,9 @@ def test_every_seed_that_settings_take_can_be_used(seed: int) -> None:
 
 def test_splits_get_their_shares_and_the_last_one_what_is_left() -> None:
     shares = {"train": 0.7, "validation": 0.2, "test": 0.1}
-    drawn = np.bincount(placement.draw_splits(placement.digests(IDS, seed=1), shares=shares), minlength=3)
-    assert drawn.sum() == len(IDS)
-    assert np.abs(drawn / len(IDS) - [0.7, 0.2, 0.1]).max() < 0.01
+    split_counts = np.bincount(placement.draw_splits(placement.digests(IDS, seed=1), shares=shares), minlength=3)
+    assert split_counts.sum() == len(IDS)
+    assert np.abs(split_counts / len(IDS) - [0.7, 0.2, 0.1]).max() < 0.01
     above = np.full((1, placement.DIGEST_BYTES), 255, np.uint8)
     assert placement.draw_splits(above, shares={"a": 0.1, "b": 0.2, "c": 0.7}).tolist() == [2]  # 0.1 + 0.2 + 0.7 < 1
 

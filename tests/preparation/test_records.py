@@ -35,8 +35,8 @@ COLUMNS = {"inputs_column": "text", "targets_column": "answer", "id_column": "id
 @st.composite
 def rows(draw):
     side = st.lists(st.integers(1, 40_000), min_size=1, max_size=12)
-    one = st.builds(Row, st.just(0), st.text(min_size=1, max_size=150), side, side)
-    return draw(st.lists(one, max_size=12))
+    row_strategy = st.builds(Row, st.just(0), st.text(min_size=1, max_size=150), side, side)
+    return draw(st.lists(row_strategy, max_size=12))
 
 
 ODD = [
@@ -79,10 +79,12 @@ def test_records_hold_the_features_of_their_rows(frame, some, answers):
     some = some + ODD
     answers = [*answers, *[[]] * len(some)][: len(some)]
     columns = columns_of(some, references=answers, width=4)
-    made = frame(columns)
-    assert made.apart() == [framed(features_of(row, frame, own)) for row, own in zip(some, answers, strict=True)]
-    assert made.sizes.tolist() == frame.sizes(columns).tolist()
-    assert b"".join(made.apart()) == made.data
+    framed_records = frame(columns)
+    assert framed_records.apart() == [
+        framed(features_of(row, frame, row_answers)) for row, row_answers in zip(some, answers, strict=True)
+    ]
+    assert framed_records.sizes.tolist() == frame.sizes(columns).tolist()
+    assert b"".join(framed_records.apart()) == framed_records.data
 
 
 @given(some=rows())
@@ -100,14 +102,14 @@ def test_packed_records_hold_the_rows_packed(some):
     pairs = [(np.array(row.inputs, np.int32), np.array(row.labels, np.int32)) for row in some]
     packed = pack(pairs, room=(16, 12), pad_id=3, label_pad=-100)
     names = [[] for _ in packed["input_ids"]]
-    for row, place in zip(some, packed["example_rows"], strict=True):
-        names[place].append(row.id.encode("utf-8", "surrogatepass"))
-    whole = [
-        framed({"id": own, **{name: packed[name][place].tolist() for name in FEATURES}})
-        for place, own in enumerate(names)
+    for row, index in zip(some, packed["example_rows"], strict=True):
+        names[index].append(row.id.encode("utf-8", "surrogatepass"))
+    expected_records = [
+        framed({"id": record_ids, **{name: packed[name][index].tolist() for name in FEATURES}})
+        for index, record_ids in enumerate(names)
     ]
-    assert built.records.apart() == whole
-    assert built.counts.records == len(whole)
+    assert built.records.apart() == expected_records
+    assert built.counts.records == len(expected_records)
 
 
 def good():
@@ -117,24 +119,24 @@ def good():
 
 
 SHAPE = 4, (0, 0), (0, -100), (False, False), -1, False
-ONE = np.array([0, 1]).tobytes()
+ONE_RECORD_STARTS = np.array([0, 1]).tobytes()
 
 
 @pytest.mark.parametrize("place", [1, 3, 5, 7])
 @pytest.mark.parametrize("starts", [[0, 5], [-1, 2], [2, 0], [0, 1, 2], [0, 1 << 62], [], [0]])
 def test_starts_that_lie_are_refused(place, starts):
     columns = good()
-    frame_records(tuple(columns), ONE, *SHAPE)
+    frame_records(tuple(columns), ONE_RECORD_STARTS, *SHAPE)
     columns[place] = np.array(starts, np.int64).tobytes()
     with pytest.raises(ValueError, match="offsets"):
-        frame_records(tuple(columns), ONE, *SHAPE)
+        frame_records(tuple(columns), ONE_RECORD_STARTS, *SHAPE)
 
 
 @pytest.mark.parametrize("starts", [[0, 2], [-1, 0], [1, 0], [0, 0], [1 << 62, (1 << 62) + 1]])
 @pytest.mark.parametrize("packed", [False, True])
 def test_records_of_rows_that_are_not_there_are_refused(starts, packed):
     shape = 4, (8, 8), (0, -100), (False, False), -1, packed
-    frame_records(tuple(good()), ONE, *shape)
+    frame_records(tuple(good()), ONE_RECORD_STARTS, *shape)
     if packed and starts == [0, 0]:
         return  # an empty record
     with pytest.raises(ValueError, match="offsets"):
@@ -154,21 +156,21 @@ def test_records_of_rows_that_are_not_there_are_refused(starts, packed):
 )
 def test_shapes_that_cannot_be_are_refused(shape):
     with pytest.raises(ValueError, match="offsets"):
-        frame_records(tuple(good()), ONE, *shape)
+        frame_records(tuple(good()), ONE_RECORD_STARTS, *shape)
 
 
 def test_only_bytes_that_nobody_changes_are_taken():
     columns = good()
     columns[3] = np.array([0, 4])
     with pytest.raises(TypeError):
-        frame_records(tuple(columns), ONE, *SHAPE)
+        frame_records(tuple(columns), ONE_RECORD_STARTS, *SHAPE)
 
 
 @pytest.mark.parametrize("references", [b"\x01", b"\x02\0\0\0a", b"\xff\xff\xff\xff", b"\x01\0\0\0ab"])
 def test_references_whose_sizes_lie_are_refused(references):
     columns = [*good()[:6], references, np.array([0, len(references)]).tobytes()]
     with pytest.raises(ValueError, match="offsets"):
-        frame_records(tuple(columns), ONE, *SHAPE)
+        frame_records(tuple(columns), ONE_RECORD_STARTS, *SHAPE)
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +179,8 @@ def tokenizer():
 
 
 def settings(name, *, options=None, **choices):
-    this = registry.get(name).task
-    lengths = {"input_length": this.input_length, "target_length": this.target_length}
+    task = registry.get(name).task
+    lengths = {"input_length": task.input_length, "target_length": task.target_length}
     return Settings(task=name, options=options or {}, **{**lengths, "splits": {"train": 1.0}, **choices})
 
 
@@ -189,12 +191,14 @@ def written_shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=
     task = registry.get(choices.task).choose(choices.options)
     tokenize = BlockTokenizer(choices, task, tokenizer)
     sort = BlockSorter(choices, task.task, tokenizer, files=[path.name], own_splits={})
-    found = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
-    done = [sort(tokenize(block).table, block) for block in (reversed(found) if backwards else found)]
+    scanned_blocks = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
+    sorted_blocks = [
+        sort(tokenize(block).table, block) for block in (reversed(scanned_blocks) if backwards else scanned_blocks)
+    ]
     layout = records.layout_of(choices, task, tokenizer)
     frame = records.frame_of_rows(choices, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
-    totals, spills = BlockTotals(), [block.spill for block in done]
-    for block in done:
+    totals, spills = BlockTotals(), [block.spill for block in sorted_blocks]
+    for block in sorted_blocks:
         totals.merge(block.totals)
     specs = shards.plan_shards(totals.records, totals.record_bytes, shards=count, drawn=True)
     written = [shards.write(spec, spills, files=[path.name], out=out, layout=layout, frame=frame) for spec in specs]
@@ -215,8 +219,8 @@ def questions(path, count=300):
 
 
 def test_packed_rows_of_one_range():
-    some = [Row(0, "r0", [5, 6, 1], [9, 1]), Row(0, "r1", [7, 7, 7, 1], [8, 1]), Row(0, "r2", [4, 3, 1], [2, 1])]
-    (built,) = PackedRows(Frame((6, 4), packed=True), marked=False)([rows_of(some)])
+    sample_rows = [Row(0, "r0", [5, 6, 1], [9, 1]), Row(0, "r1", [7, 7, 7, 1], [8, 1]), Row(0, "r2", [4, 3, 1], [2, 1])]
+    (built,) = PackedRows(Frame((6, 4), packed=True), marked=False)([rows_of(sample_rows)])
     parsed = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO(built.records.data))]
     assert [row["id"] for row in parsed] == [[b"r0", b"r2"], [b"r1"]]
     assert [row["input_ids"] for row in parsed] == [[5, 6, 1, 4, 3, 1], [7, 7, 7, 1, 0, 0]]
@@ -227,14 +231,14 @@ def test_packed_rows_of_one_range():
 
 @pytest.mark.parametrize("layout", [PlainRows, PackedRows])
 def test_the_parts_in_which_records_are_framed_change_nothing(layout, monkeypatch):
-    some = [Row(0, f"r{i}", [5 + i % 9] * (1 + i % 7), [9 + i % 2, 1]) for i in range(50)]
+    sample_rows = [Row(0, f"r{i}", [5 + i % 9] * (1 + i % 7), [9 + i % 2, 1]) for i in range(50)]
     arrange = layout(Frame((16, 12), packed=layout is PackedRows), marked=False)
-    (whole,) = arrange([rows_of(some)])
+    (single_part,) = arrange([rows_of(sample_rows)])
     monkeypatch.setattr(records, "RECORDS_A_PART", 3)
-    parts = list(arrange([rows_of(some)]))
+    parts = list(arrange([rows_of(sample_rows)]))
     assert len(parts) > 3
-    assert b"".join(part.records.data for part in parts) == whole.records.data
-    assert sum((part.counts for part in parts), record_counts.Counts()) == whole.counts
+    assert b"".join(part.records.data for part in parts) == single_part.records.data
+    assert sum((part.counts for part in parts), record_counts.Counts()) == single_part.counts
 
 
 def test_the_labels_of_each_range_are_counted():
@@ -261,15 +265,15 @@ def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
         expected = {
             record["id"][0]: (tokens(record, "input_ids", 0), tokens(record, "labels", -100)) for record in plain_shard
         }
-        found = {}
+        examples = {}
         for record in packed_shard:
             (row,) = unpack({name: np.array(record[name]) for name in FEATURES})
             assert len(row) == len(record["id"])
             assert len(record["input_ids"]) == len(record["input_positions"]) == 96
             assert len(record["labels"]) == len(record["label_positions"]) == 24
             for id, (inputs, labels) in zip(record["id"], row, strict=True):
-                found[id] = inputs.tolist(), labels.tolist()
-        assert found == expected
+                examples[id] = inputs.tolist(), labels.tolist()
+        assert examples == expected
         assert len(packed_shard) < len(plain_shard)
         counts = item.totals.splits["train"].counts
         assert (counts.records, counts.examples) == (len(packed_shard), len(plain_shard))
@@ -285,12 +289,12 @@ def test_the_same_bytes_whatever_the_blocks(name, tmp_path, tokenizer):
         if name == "text2text"
         else settings(name, input_length=64)
     )
-    _, one = written_shards(path, tmp_path / "one", choices, tokenizer)
-    _, other = written_shards(path, tmp_path / "other", choices, tokenizer, block_bytes=4096, backwards=True)
-    assert [item.shard for item in one] == [item.shard for item in other]
+    _, first_shards = written_shards(path, tmp_path / "one", choices, tokenizer)
+    _, second_shards = written_shards(path, tmp_path / "other", choices, tokenizer, block_bytes=4096, backwards=True)
+    assert [item.shard for item in first_shards] == [item.shard for item in second_shards]
     reseeded = settings(name, options=choices.options, layout=choices.layout, input_length=64, seed=1)
     _, third = written_shards(path, tmp_path / "third", reseeded, tokenizer)
-    assert [item.shard.sha256 for item in one] != [item.shard.sha256 for item in third]
+    assert [item.shard.sha256 for item in first_shards] != [item.shard.sha256 for item in third]
 
 
 def rebuilt(records, tokenizer):
@@ -310,8 +314,8 @@ def check_documents(path, out, tokenizer, *, texts, **choices):
     chosen = settings("span_corruption", **choices)
     raw, targets = span_corruption.lengths(chosen.input_length)
     read, written = written_shards(path, out, chosen, tokenizer)
-    found = Counter(tuple(document) for shard in read for document in rebuilt(shard, tokenizer))
-    assert found == Counter(tuple(tokenizer.encode(text)) for text in texts)
+    document_counts = Counter(tuple(document) for shard in read for document in rebuilt(shard, tokenizer))
+    assert document_counts == Counter(tuple(tokenizer.encode(text)) for text in texts)
     names = [record["id"][0] for shard in read for record in shard]
     assert len(set(names)) == len(names)
     for shard, item in zip(read, written, strict=True):
@@ -364,8 +368,8 @@ def test_the_command_line_gives_targets_the_length_that_inputs_need(tmp_path, in
 
     source = questions(tmp_path / "rows.jsonl")
     choices = ["--source", str(source), "--tokenizer", "sample:", "--input-length", str(input_length), "--workers", "1"]
-    done = CliRunner().invoke(prepare.prepare_command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(prepare.prepare_command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
     chosen = manifest.load(tmp_path / "out").settings
     assert (chosen.input_length, chosen.target_length) == (input_length, target_length)
 
@@ -374,15 +378,15 @@ def test_packing_says_which_side_is_too_short(tmp_path):
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps({"sentence": f"film {i}", "label": i % 2}) + "\n" for i in range(400)))
     choices = {"task": "sst2", "tokenizer": "sample:", "layout": "packed"}
-    made = prepared(source, tmp_path / "short", target_length=4, **choices)
-    (warning,) = made.warnings
-    said = re.search(r"full of targets while 9\d% of their inputs is padding.*--target-length (\d+)", warning)
-    assert said
-    again = prepared(source, tmp_path / "again", target_length=int(said[1]), **choices)
-    assert again.warnings == []
-    before, after = (m.splits["train"].lengths["packed"] for m in (made, again))
-    assert before["examples"] == after["examples"]
-    assert after["padding_after"] < 0.15 < 0.8 < before["padding_after"]
+    dataset_manifest = prepared(source, tmp_path / "short", target_length=4, **choices)
+    (warning,) = dataset_manifest.warnings
+    advice = re.search(r"full of targets while 9\d% of their inputs is padding.*--target-length (\d+)", warning)
+    assert advice
+    advised_manifest = prepared(source, tmp_path / "again", target_length=int(advice[1]), **choices)
+    assert advised_manifest.warnings == []
+    short_lengths, advised_lengths = (m.splits["train"].lengths["packed"] for m in (dataset_manifest, advised_manifest))
+    assert short_lengths["examples"] == advised_lengths["examples"]
+    assert advised_lengths["padding_after"] < 0.15 < 0.8 < short_lengths["padding_after"]
 
 
 def test_a_packed_classification_is_advised_shorter_targets_not_inputs_of_thousands(tmp_path):
@@ -390,25 +394,25 @@ def test_a_packed_classification_is_advised_shorter_targets_not_inputs_of_thousa
     text = "the film has a long and winding plot " * 3
     source.write_text("".join(json.dumps({"sentence": f"{text}{i}", "label": i % 2}) + "\n" for i in range(200)))
     choices = {"task": "sst2", "tokenizer": "sample:", "layout": "packed", "input_length": 256}
-    made = prepared(source, tmp_path / "long", target_length=128, **choices)
-    (warning,) = made.warnings
-    said = re.search(r"full of inputs while 9\d% of their targets is padding.*--target-length (\d+),", warning)
-    assert said
-    assert int(said[1]) < 16
-    again = prepared(source, tmp_path / "again", target_length=int(said[1]), **choices)
-    assert again.warnings == []
-    assert again.splits["train"].records == made.splits["train"].records
-    assert again.ledger["targets"]["rows_cut"] == 0
+    dataset_manifest = prepared(source, tmp_path / "long", target_length=128, **choices)
+    (warning,) = dataset_manifest.warnings
+    advice = re.search(r"full of inputs while 9\d% of their targets is padding.*--target-length (\d+),", warning)
+    assert advice
+    assert int(advice[1]) < 16
+    advised_manifest = prepared(source, tmp_path / "again", target_length=int(advice[1]), **choices)
+    assert advised_manifest.warnings == []
+    assert advised_manifest.splits["train"].records == dataset_manifest.splits["train"].records
+    assert advised_manifest.ledger["targets"]["rows_cut"] == 0
 
 
 def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(tmp_path):
     source = tmp_path / "rows.jsonl"
     texts = ["Soarele răsare.", "Soarele răsare în țară. " * 60]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    made = prepared(
+    dataset_manifest = prepared(
         source, tmp_path / "out", task="diacritics_ro", tokenizer="sample:", long="reject", splits={"train": 1.0}
     )
-    assert (made.splits["train"].records, made.rejected) == (1, {"too long": 1})
+    assert (dataset_manifest.splits["train"].records, dataset_manifest.rejected) == (1, {"too long": 1})
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
@@ -421,19 +425,21 @@ def test_the_rows_that_lost_most_are_named(tmp_path: Path, monkeypatch: pytest.M
     for parts in (1 << 20, 2000):
         monkeypatch.setattr(
             memory_budget, "share",
-            lambda *given, parts=parts, **how: share(*given, **how)._replace(block_bytes=parts, range_bytes=parts),
+            lambda *given, parts=parts, **options: share(*given, **options)._replace(block_bytes=parts, range_bytes=parts),
         )  # fmt: skip
-        made = prepared(
+        dataset_manifest = prepared(
             write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{parts}", tokenizer="sample:", task="text2text",
             options=columns, input_length=40, target_length=8, layout=layout,
         )  # fmt: skip
-        ledgers.append(made.ledger)
+        ledgers.append(dataset_manifest.ledger)
     assert ledgers[0] == ledgers[1]
     for side in ("inputs", "targets"):
-        said = ledgers[0][side]
-        worst = said["worst"]
+        side_ledger = ledgers[0][side]
+        worst = side_ledger["worst"]
         assert len(worst) == 10 == record_counts.WORST
-        assert [one["lost"] for one in worst] == sorted((one["lost"] for one in worst), reverse=True)
+        assert [worst_row["lost"] for worst_row in worst] == sorted(
+            (worst_row["lost"] for worst_row in worst), reverse=True
+        )
         longest = {row["id"]: len(row["q" if side == "inputs" else "a"]) for row in rows}
         assert longest[worst[0]["id"]] == max(longest.values())
-        assert sum(one["lost"] for one in worst) <= said["tokens_lost"]
+        assert sum(worst_row["lost"] for worst_row in worst) <= side_ledger["tokens_lost"]

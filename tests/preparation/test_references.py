@@ -28,14 +28,14 @@ def common_gen(tmp_path_factory):
     train = concepts(40)
     write(folder / "source" / "train.jsonl", [*train, train[0]])
     write(folder / "source" / "validation.jsonl", concepts(10, first=40))
-    made = prepared(folder / "source", folder / "out", **COMMON_GEN)
-    return folder / "out", made
+    manifest = prepared(folder / "source", folder / "out", **COMMON_GEN)
+    return folder / "out", manifest
 
 
 def test_several_answers_are_as_many_examples_to_train(common_gen):
-    out, made = common_gen
+    out, manifest = common_gen
     train = records(out)["train"]
-    assert made.splits["train"].records == len(train) == 120
+    assert manifest.splits["train"].records == len(train) == 120
     assert len({record["id"][0] for record in train}) == 120
     assert Counter(record["id"][0].decode().partition("#")[0] for record in train)["thing3 rain dog"] == 3
     assert len({tuple(record["labels"]) for record in train}) == 120
@@ -43,20 +43,20 @@ def test_several_answers_are_as_many_examples_to_train(common_gen):
 
 
 def test_several_answers_are_the_references_of_one_example_to_evaluate(common_gen):
-    out, made = common_gen
+    out, manifest = common_gen
     validation = records(out)["validation"]
-    assert made.splits["validation"].records == len(validation) == 10
+    assert manifest.splits["validation"].records == len(validation) == 10
     for record in validation:
         (id,) = record["id"]
         thing = id.decode().split()[0]
-        said = [reference.decode() for reference in record["references"]]
-        assert said == [f"The dog sees {thing} in the rain {n} times." for n in range(3)]
-    assert "references" in made.features
+        references = [reference.decode() for reference in record["references"]]
+        assert references == [f"The dog sees {thing} in the rain {n} times." for n in range(3)]
+    assert "references" in manifest.features
 
 
 def test_the_same_answer_twice_is_a_duplicate(common_gen):
-    out, made = common_gen
-    assert made.rejected == {"duplicate id": 1}
+    out, manifest = common_gen
+    assert manifest.rejected == {"duplicate id": 1}
     (line,) = rejected(out)
     assert line["reason"].startswith("duplicate id: kept is train.jsonl:")
 
@@ -70,11 +70,11 @@ def test_dedup_keeps_a_text_in_one_split_only(tmp_path):
     copies = [{"sentence": f"  A  FILM of {n} parts", "label": n % 2} for n in range(0, 400, 4)]
     write(tmp_path / "all.jsonl", [*rows, *copies])
     choices = {"task": "sst2", "tokenizer": "sample:", "workers": 0, "splits": {"train": 0.5, "validation": 0.5}}
-    kept = prepared(tmp_path / "all.jsonl", tmp_path / "kept", **choices)
-    assert sum(split.records for split in kept.splits.values()) == 500
-    made = prepared(tmp_path / "all.jsonl", tmp_path / "deduplicated", dedup="exact", **choices)
-    assert sum(split.records for split in made.splits.values()) == 400
-    assert made.rejected == {"duplicate text": 100}
+    full_manifest = prepared(tmp_path / "all.jsonl", tmp_path / "kept", **choices)
+    assert sum(split.records for split in full_manifest.splits.values()) == 500
+    dedup_manifest = prepared(tmp_path / "all.jsonl", tmp_path / "deduplicated", dedup="exact", **choices)
+    assert sum(split.records for split in dedup_manifest.splits.values()) == 400
+    assert dedup_manifest.rejected == {"duplicate text": 100}
     lines = rejected(tmp_path / "deduplicated")
     assert len(lines) == 100
     # Ids draw splits: of two equal texts that they draw apart, the one for evaluation is kept.
@@ -86,6 +86,8 @@ def test_dedup_keeps_a_text_in_one_split_only(tmp_path):
 def test_dedup_takes_a_text_from_train_that_the_validation_file_has(tmp_path):
     write(tmp_path / "source" / "train.jsonl", texts(50))
     write(tmp_path / "source" / "dev.jsonl", texts(20))
-    made = prepared(tmp_path / "source", tmp_path / "out", task="sst2", tokenizer="sample:", workers=0, dedup="exact")
-    assert {name: split.records for name, split in made.splits.items()} == {"train": 30, "validation": 20}
-    assert made.splits["train"].rejected == {"duplicate text": 20}
+    manifest = prepared(
+        tmp_path / "source", tmp_path / "out", task="sst2", tokenizer="sample:", workers=0, dedup="exact"
+    )
+    assert {name: split.records for name, split in manifest.splits.items()} == {"train": 30, "validation": 20}
+    assert manifest.splits["train"].rejected == {"duplicate text": 20}

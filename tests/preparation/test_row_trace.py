@@ -64,33 +64,40 @@ def cut(ids: list[int], length: int) -> tuple[list[int], list[int]]:
 
 def in_shards(data: Path) -> dict[str, tuple[str, str, int, int, int, dict[str, list[int]]]]:
     """Each record by its id, as TensorFlow reads it: split, shard, number, byte, bytes, ids."""
-    found = {}
-    for split, own in manifest.load(data).splits.items():
-        for shard in own.shards:
-            at = 0
+    records_by_id = {}
+    for split, split_entry in manifest.load(data).splits.items():
+        for shard in split_entry.shards:
+            offset = 0
             for number, record in enumerate(tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator()):
                 features = tf.train.Example.FromString(record).features.feature
                 ids = {name: list(features[name].int64_list.value) for name in ("input_ids", "labels")}
                 size = len(record) + 16
-                found[features["id"].bytes_list.value[0].decode()] = split, shard.name, number, at, size, ids
-                at += size
-    return found
+                records_by_id[features["id"].bytes_list.value[0].decode()] = (
+                    split,
+                    shard.name,
+                    number,
+                    offset,
+                    size,
+                    ids,
+                )
+                offset += size
+    return records_by_id
 
 
-def similarity(one: str, other: str) -> float:
+def similarity(first_text: str, second_text: str) -> float:
     """Jaccard's, of runs of five words: of texts of lower-case words in ASCII."""
     sets = []
-    for text in (one, other):
+    for text in (first_text, second_text):
         words = "".join(char if char.isalnum() else " " for char in text.lower()).split()
-        sets.append({tuple(words[at : at + 5]) for at in range(len(words) - 4)})
+        sets.append({tuple(words[start : start + 5]) for start in range(len(words) - 4)})
     return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
 
 
-def check_record(life: dict[str, Any], there: dict[str, Any]) -> None:
+def check_record(life: dict[str, Any], shard_records: dict[str, Any]) -> None:
     """What is said of the place of a row's record, and of its ids."""
-    split, shard, number, byte, size, ids = there[life["record"]["id"]]
-    said = life["record"]
-    assert (said["split"], said["shard"], said["number"], said["byte"], said["bytes"]) == (
+    split, shard, number, byte, size, ids = shard_records[life["record"]["id"]]
+    record = life["record"]
+    assert (record["split"], record["shard"], record["number"], record["byte"], record["bytes"]) == (
         split,
         shard,
         number,
@@ -99,8 +106,8 @@ def check_record(life: dict[str, Any], there: dict[str, Any]) -> None:
     )
     assert life["split"]["name"] == split
     tokens = life["tokens"]
-    assert tokens["input_ids"] == [one for one in ids["input_ids"] if one != SENTENCES.pad_id()]
-    assert tokens["labels"] == [one for one in ids["labels"] if one != -100]
+    assert tokens["input_ids"] == [token for token in ids["input_ids"] if token != SENTENCES.pad_id()]
+    assert tokens["labels"] == [token for token in ids["labels"] if token != -100]
     assert life["notes"] == []
 
 
@@ -113,10 +120,10 @@ COUNT, LENGTH = 220, 32
 def near(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Questions with newlines in quotes, equal ids, near-duplicates, addresses to mask, and rows that make no example."""
     folder, rows = tmp_path_factory.mktemp("near"), questions(COUNT)
-    for at in range(0, COUNT, 3):
-        rows[at]["Body"] = f"short text {at} of some words,\r\nme{at}@firm.de wrote it"
-    for at in range(1, COUNT, 11):
-        rows[at] = rows[at - 1] | {"Id": rows[at]["Id"], "Y": "HQ", "Body": rows[at - 1]["Body"] + " more"}
+    for index in range(0, COUNT, 3):
+        rows[index]["Body"] = f"short text {index} of some words,\r\nme{index}@firm.de wrote it"
+    for index in range(1, COUNT, 11):
+        rows[index] = rows[index - 1] | {"Id": rows[index]["Id"], "Y": "HQ", "Body": rows[index - 1]["Body"] + " more"}
     rows[7], rows[30] = dict(rows[5]), rows[31] | {"Y": "nothing"}
     rows[40] |= {"Title": "", "Body": ""}
     rows[50] |= {"Title": "two", "Body": ""}
@@ -132,22 +139,26 @@ def near(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check_question(life: dict[str, Any], folder: Path, there: dict[str, Any], left: list[dict[str, Any]]) -> str:
+def check_question(
+    life: dict[str, Any], folder: Path, shard_records: dict[str, Any], rejected_rows: list[dict[str, Any]]
+) -> str:
     """Recompute the life of a question; return how it ended."""
     content, source = (folder / "a.csv").read_bytes(), life["source"]
-    own = content[source["byte"] : source["byte"] + source["bytes"]].decode()
+    source_text = content[source["byte"] : source["byte"] + source["bytes"]].decode()
     rows = list(csv.DictReader(io.StringIO(content.decode(), newline="")))
     row = rows[source["row"] - 1]
     assert source["file"] == "a.csv"
-    assert list(row.values()) == next(csv.reader(io.StringIO(own, newline=""))) == list(source["values"].values())
-    (line,) = [one for one in left if one["row"] == source["row"]] or [None]
+    assert (
+        list(row.values()) == next(csv.reader(io.StringIO(source_text, newline=""))) == list(source["values"].values())
+    )
+    (line,) = [entry for entry in rejected_rows if entry["row"] == source["row"]] or [None]
     assert life["rejected"] == (line and {"reason": line["reason"], "step": life["rejected"]["step"]})
     if row["Y"] == "nothing" or not row["Title"] + row["Body"]:
         assert (life["rejected"]["step"], life["record"]) == ("task", None)
         assert life["example"]["reason"] == line["reason"]
         return "task"
     prefix = "quality: "
-    fields = [one.get("text") for one in life["example"]["inputs"]]
+    fields = [entry.get("text") for entry in life["example"]["inputs"]]
     assert fields[0] == prefix + row["Title"]
     assert fields[1:] == [None, row["Body"]]
     assert life["example"]["target"] == {"LQ_CLOSE": "none", "LQ_EDIT": "low", "HQ": "high"}[row["Y"]]
@@ -157,19 +168,19 @@ def check_question(life: dict[str, Any], folder: Path, there: dict[str, Any], le
         return "filters"
     (mask,) = mask
     assert mask["changed"] == ("@firm.de" in row["Body"])
-    texts = [one for one in fields if one is not None]
+    texts = [entry for entry in fields if entry is not None]
     if mask["changed"]:
         assert mask["before"] == "\n".join(texts)
         assert mask["after"] == re.sub(r"me\d+@firm\.de", EMAIL, mask["before"])
         texts = [texts[0], mask["after"].removeprefix(texts[0] + "\n")]
-    whole = tokens_of(texts)
-    kept, gone = cut(whole, LENGTH)
+    token_ids = tokens_of(texts)
+    kept_ids, cut_ids = cut(token_ids, LENGTH)
     tokens = life["tokens"]
-    assert (tokens["inputs"], tokens["input_ids"]) == (len(whole), kept)
+    assert (tokens["inputs"], tokens["input_ids"]) == (len(token_ids), kept_ids)
     assert tokens["labels"] == tokens_of([life["example"]["target"]])
-    parts = [SENTENCES.decode(part) for part in _between(gone)]
+    parts = [SENTENCES.decode(part) for part in _between(cut_ids)]
     assert (tokens["cut_input"], tokens["cut_target"]) == (parts, [])
-    assert (tokens["input_cut"], tokens["target_cut"]) == (len(gone), 0)
+    assert (tokens["input_cut"], tokens["target_cut"]) == (len(cut_ids), 0)
     number, _ = draw(row["Id"])
     split = life["split"]
     assert (split["by"], split["number"], split["ranges"]) == (
@@ -179,21 +190,25 @@ def check_question(life: dict[str, Any], folder: Path, there: dict[str, Any], le
     )
     assert split["name"] == ("train" if number < 0.9 else "validation")
     if line is None:
-        check_record(life, there)
-        place = f"a.csv:{source['row']}"
-        kept_here = [one for one in left if one["reason"].partition(" kept is ")[2].partition(",")[0] == place]
-        assert life["duplicates"] == kept_here
+        check_record(life, shard_records)
+        row_reference = f"a.csv:{source['row']}"
+        expected_duplicates = [
+            entry
+            for entry in rejected_rows
+            if entry["reason"].partition(" kept is ")[2].partition(",")[0] == row_reference
+        ]
+        assert life["duplicates"] == expected_duplicates
         return "record"
     assert life["record"] is None
-    kind, _, rest = line["reason"].partition(": kept is a.csv:")
+    kind, _, kept_location = line["reason"].partition(": kept is a.csv:")
     assert life["rejected"]["step"] == {"near duplicate": "near-duplicates", "duplicate id": "duplicates"}[kind]
-    other = rows[int(rest.partition(",")[0]) - 1]
+    kept_row = rows[int(kept_location.partition(",")[0]) - 1]
     if kind == "near duplicate":
         # Addresses are masked alike in both.
-        ours, theirs = (_masked(f"{prefix}{one['Title']}\n{one['Body']}") for one in (row, other))
-        assert f"(Jaccard similarity {similarity(ours, theirs):.2f})" in rest
+        ours, theirs = (_masked(f"{prefix}{entry['Title']}\n{entry['Body']}") for entry in (row, kept_row))
+        assert f"(Jaccard similarity {similarity(ours, theirs):.2f})" in kept_location
     else:
-        assert other["Id"] == row["Id"]
+        assert kept_row["Id"] == row["Id"]
     return kind
 
 
@@ -213,11 +228,15 @@ def _between(ids: list[int]) -> list[list[int]]:
 
 
 def test_lives_of_questions(near: Path) -> None:
-    there, left, tracer = in_shards(near / "d"), rejected(near / "d"), tracer_of(near / "d")
-    ids = [*there, *(one["id"] for one in left if one["id"]), *(f"a.csv:{row}" for row in range(1, COUNT + 1))]
+    shard_records, rejected_rows, tracer = in_shards(near / "d"), rejected(near / "d"), tracer_of(near / "d")
+    ids = [
+        *shard_records,
+        *(entry["id"] for entry in rejected_rows if entry["id"]),
+        *(f"a.csv:{row}" for row in range(1, COUNT + 1)),
+    ]
     endings = set()
     for id in [*(f"a.csv:{row}" for row in (8, 31, 41, 51)), *random.Random(1).choices(ids, k=len(seeds(60)))]:
-        endings.add(check_question(vars(tracer.trace(id)), near, there, left))
+        endings.add(check_question(vars(tracer.trace(id)), near, shard_records, rejected_rows))
     assert endings == {"task", "filters", "near duplicate", "duplicate id", "record"}
 
 
@@ -255,47 +274,49 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check_line(life: dict[str, Any], folder: Path, there: dict[str, Any], left: list[dict[str, Any]]) -> str:
+def check_line(
+    life: dict[str, Any], folder: Path, shard_records: dict[str, Any], rejected_rows: list[dict[str, Any]]
+) -> str:
     content, source = (folder / "b.jsonl").read_bytes(), life["source"]
     lines = content.split(b"\r\n")
-    own = lines[source["row"] - 1]
-    assert content[source["byte"] : source["byte"] + source["bytes"]] == own + b"\r\n"
-    if not own:
+    line_bytes = lines[source["row"] - 1]
+    assert content[source["byte"] : source["byte"] + source["bytes"]] == line_bytes + b"\r\n"
+    if not line_bytes:
         assert (life["example"], life["record"], life["rejected"]) == ({"blank": True}, None, None)
         return "blank"
-    (line,) = [one for one in left if one["row"] == source["row"]] or [None]
+    (line,) = [entry for entry in rejected_rows if entry["row"] == source["row"]] or [None]
     if line is not None:
         assert life["rejected"]["reason"] == line["reason"]
         return str(life["rejected"]["step"])
-    row = json.loads(own)
+    row = json.loads(line_bytes)
     assert source["values"] == row
     inputs = life["example"]["inputs"]
     assert "".join(part["text"] for part in inputs) == f"q: {row['q']} c: {row['c']}".rstrip() + " " * (not row["c"])
     texts = [SENTENCES.encode(part["text"]) for part in inputs]
-    whole = SENTENCES.encode("".join(part["text"] for part in inputs))
+    token_ids = SENTENCES.encode("".join(part["text"] for part in inputs))
     tokens = life["tokens"]
-    assert tokens["inputs"] == len(whole) + 1
-    if len(whole) + 1 <= 40:
-        assert tokens["input_ids"] == [*whole, EOS]
+    assert tokens["inputs"] == len(token_ids) + 1
+    if len(token_ids) + 1 <= 40:
+        assert tokens["input_ids"] == [*token_ids, EOS]
         assert tokens["cut_input"] == []
     else:
         assert [part.get("protected", False) for part in inputs] == [True, False]
         room = 40 - 1 - len(texts[0])
-        kept, gone = cut([*texts[1]], room)
-        assert tokens["input_ids"] == [*texts[0], *kept, EOS]
-        assert tokens["cut_input"] == [SENTENCES.decode(gone)]
+        kept_ids, cut_ids = cut([*texts[1]], room)
+        assert tokens["input_ids"] == [*texts[0], *kept_ids, EOS]
+        assert tokens["cut_input"] == [SENTENCES.decode(cut_ids)]
     number, _ = draw(row["g"], seed=5)
     assert (life["split"]["by"], life["split"]["group"], life["split"]["number"]) == ("group", row["g"], number)
     assert life["split"]["name"] == ("train" if number < 0.6 else "validation")
     assert life["record"]["id"] == f"b.jsonl:{source['row']}"
-    check_record(life, there)
+    check_record(life, shard_records)
     return "record"
 
 
 def test_lives_of_lines(grouped: Path) -> None:
-    there, left, tracer = in_shards(grouped / "d"), rejected(grouped / "d"), tracer_of(grouped / "d")
+    shard_records, rejected_rows, tracer = in_shards(grouped / "d"), rejected(grouped / "d"), tracer_of(grouped / "d")
     rows = [4, 11, 12, 13, *random.Random(2).choices(range(1, 151), k=len(seeds(40)))]
-    endings = {check_line(vars(tracer.trace(f"b.jsonl:{row}")), grouped, there, left) for row in rows}
+    endings = {check_line(vars(tracer.trace(f"b.jsonl:{row}")), grouped, shard_records, rejected_rows) for row in rows}
     assert endings in ({"reading", "blank", step, "record"} for step in ("task", "tokens"))
 
 
@@ -327,7 +348,7 @@ def classed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_lives_of_classes(classed: Path) -> None:
-    there, left, tracer = in_shards(classed / "d"), rejected(classed / "d"), tracer_of(classed / "d")
+    shard_records, rejected_rows, tracer = in_shards(classed / "d"), rejected(classed / "d"), tracer_of(classed / "d")
     tables = {
         split: pq.read_table(classed / "source" / f"{split}.parquet").to_pylist() for split in ("train", "validation")
     }
@@ -337,7 +358,9 @@ def test_lives_of_classes(classed: Path) -> None:
         life, row = vars(tracer.trace(f"{split}.parquet:{number}")), tables[split][number - 1]
         assert (life["source"]["byte"], life["source"]["row"]) == (None, number)
         assert life["source"]["values"] == {name: row[name] for name in ("sentence", "label")}
-        (line,) = [one for one in left if (one["file"], one["row"]) == (f"{split}.parquet", number)] or [None]
+        (line,) = [
+            entry for entry in rejected_rows if (entry["file"], entry["row"]) == (f"{split}.parquet", number)
+        ] or [None]
         if row["label"] == 7:
             assert life["rejected"] == {"reason": line["reason"], "step": "task"}
             continue
@@ -347,10 +370,12 @@ def test_lives_of_classes(classed: Path) -> None:
         assert life["tokens"]["labels"] == [row["label"]]
         assert life["split"] == {"name": split, "by": "file"}
         if line is None:
-            check_record(life, there)
+            check_record(life, shard_records)
             assert life["record"]["target"] == ("negative", "positive")[row["label"]]
             repeated = [
-                one for one in left if one["reason"].endswith(f"duplicate text: kept is {split}.parquet:{number}")
+                entry
+                for entry in rejected_rows
+                if entry["reason"].endswith(f"duplicate text: kept is {split}.parquet:{number}")
             ]
             assert life["duplicates"] == repeated
         else:
@@ -386,16 +411,18 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
     prepared(tmp_path / source, tmp_path / "d", tokenizer="sample:", task=task, options=options, **choices)
     tracer = tracer_of(tmp_path / "d")
     ids = [
-        one.decode()
-        for own in tracer.dataset.manifest.splits.values()
-        for shard in own.shards
+        record_id.decode()
+        for split_entry in tracer.dataset.manifest.splits.values()
+        for shard in split_entry.shards
         for record in tf.data.TFRecordDataset(str(tmp_path / "d" / shard.name)).as_numpy_iterator()
-        for one in tf.train.Example.FromString(record).features.feature["id"].bytes_list.value
+        for record_id in tf.train.Example.FromString(record).features.feature["id"].bytes_list.value
     ]
     assert len(ids) > 40
     places = []
     find = SourceRows.find
-    monkeypatch.setattr(SourceRows, "find", lambda self, place, ids: places.append(place) or find(self, place, ids))
+    monkeypatch.setattr(
+        SourceRows, "find", lambda self, location, ids: places.append(location) or find(self, location, ids)
+    )
     for id in random.Random(1).sample(ids, 20):
         life = vars(tracer.trace(id))
         values = rows[life["source"]["row"] - 1]
@@ -406,8 +433,8 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
         elif how == "packed":
             # Its file and row are the dataset's, so that no other row is made again; and are told without the source, too.
             assert (id, places.pop()) == (f"k{life['source']['row']}", (source, life["source"]["row"]))
-            where = {"file": source, "row": life["source"]["row"], "byte": None, "bytes": None}
-            assert RowTracer(Dataset(tmp_path / "d"), source=str(tmp_path / "a.ro")).trace(id).source == where
+            expected_source = {"file": source, "row": life["source"]["row"], "byte": None, "bytes": None}
+            assert RowTracer(Dataset(tmp_path / "d"), source=str(tmp_path / "a.ro")).trace(id).source == expected_source
         else:
             assert id.partition("/")[0] == f"{source}:{life['source']['row']}"
         if how == "parts":
@@ -424,7 +451,7 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
 def test_a_document_lies_in_the_record_that_its_first_token_is_in(tmp_path: Path) -> None:
     lines = [f"A line {n} of {n * 7919 % 1009} things, " + "and more " * (n % 30) for n in range(80)]
     (tmp_path / "a.txt").write_text("".join(line + "\n" for line in lines))
-    made = prepared(
+    dataset_manifest = prepared(
         tmp_path / "a.txt",
         tmp_path / "d",
         tokenizer="sample:",
@@ -433,23 +460,23 @@ def test_a_document_lies_in_the_record_that_its_first_token_is_in(tmp_path: Path
         splits={"train": 1.0},
         shards=1,
     )
-    length = made.settings.input_length - 1
+    length = dataset_manifest.settings.input_length - 1
     hidden = {row: span_lengths(row) for row in range(length, length + 30)}
     raw = max(row for row, inputs in hidden.items() if inputs <= 32)
-    tracer, at, begins = tracer_of(tmp_path / "d"), 0, {}
+    tracer, token_offset, begins = tracer_of(tmp_path / "d"), 0, {}
     for _, number in sorted((draw(f"a.txt:{number}")[1], number) for number in range(1, 81)):
-        begins[number] = at
-        at += len(SENTENCES.encode(lines[number - 1])) + 1
+        begins[number] = token_offset
+        token_offset += len(SENTENCES.encode(lines[number - 1])) + 1
     for number in random.Random(1).sample(range(1, 81), 30):
         life = vars(tracer.trace(f"a.txt:{number}"))
         assert life["source"]["values"] == {"text": lines[number - 1]}
         if begins[number] % raw:  # else, and where a record begins inside of it, that record is named
-            there = [int(one["id"].rpartition("@")[2]) for one in life["also"]]
-            named = int(life["record"]["id"].rpartition("@")[2])
+            later_offsets = [int(record["id"].rpartition("@")[2]) for record in life["also"]]
+            id_offset = int(life["record"]["id"].rpartition("@")[2])
             if not life["record"]["id"].startswith(f"a.txt:{number}@"):
-                assert (life["record"]["number"], there) == (begins[number] // raw, [])
+                assert (life["record"]["number"], later_offsets) == (begins[number] // raw, [])
             else:
-                assert named == raw - begins[number] % raw
+                assert id_offset == raw - begins[number] % raw
         assert life["notes"] == []
 
 
@@ -463,7 +490,7 @@ def span_lengths(raw: int) -> int:
 
 
 def run(*arguments: object) -> Any:
-    return CliRunner().invoke(main, [str(one) for one in arguments])
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_an_id_that_is_nowhere_is_a_sentence(near: Path) -> None:
@@ -479,16 +506,22 @@ def test_an_id_that_is_nowhere_is_a_sentence(near: Path) -> None:
 def test_the_command_says_what_the_function_returns(near: Path) -> None:
     printed = run("why", "1002", "--data", near / "d", "--json")
     assert json.loads(printed.stdout) == t5prep.why("1002", near / "d")
-    shown = run("why", "1002", "--data", near / "d").stdout
-    for said in ("a.csv, row 3, byte", "target: high", "words:least=4: passed", "its id draws", "cut out of the input"):
-        assert said in shown
+    output = run("why", "1002", "--data", near / "d").stdout
+    for phrase in (
+        "a.csv, row 3, byte",
+        "target: high",
+        "words:least=4: passed",
+        "its id draws",
+        "cut out of the input",
+    ):
+        assert phrase in output
 
 
 @pytest.mark.parametrize("how", ["gone", "changed"])
 def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path, how: str) -> None:
     content = (near / "a.csv").read_bytes()
-    left = rejected(near / "d")[0]
-    whole = t5prep.why("1002", near / "d")
+    rejected_row = rejected(near / "d")[0]
+    full_trace = t5prep.why("1002", near / "d")
     try:
         (near / "a.csv").write_bytes(content + b"9,9,9,HQ\n")
         if how == "gone":
@@ -498,16 +531,16 @@ def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path
         (note,) = life["notes"]
         assert ("does not exist" if how == "gone" else "another checksum") in note
         assert (life["record"], life["source"], life["split"]) == (
-            whole["record"],
+            full_trace["record"],
             {"file": "a.csv", "row": 3, "byte": None, "bytes": None},
-            {"name": whole["split"]["name"]},
+            {"name": full_trace["split"]["name"]},
         )
-        same = ("inputs", "targets", "input_cut", "target_cut", "input_ids", "labels")
-        assert life["tokens"] == {name: whole["tokens"][name] for name in same}
+        token_fields = ("inputs", "targets", "input_cut", "target_cut", "input_ids", "labels")
+        assert life["tokens"] == {name: full_trace["tokens"][name] for name in token_fields}
         assert life["tokens"]["input_cut"] > 0
-        assert vars(tracer.trace(f"a.csv:{left['row']}"))["rejected"]["reason"] == left["reason"]
+        assert vars(tracer.trace(f"a.csv:{rejected_row['row']}"))["rejected"]["reason"] == rejected_row["reason"]
         (tmp_path / "a.csv").write_bytes(content)
-        assert t5prep.why("1002", near / "d", source=str(tmp_path / "a.csv")) == whole
+        assert t5prep.why("1002", near / "d", source=str(tmp_path / "a.csv")) == full_trace
     finally:
         (near / "a.csv").write_bytes(content)
 
@@ -518,7 +551,9 @@ def test_a_record_is_looked_up_in_its_source_by_the_row_that_the_dataset_keeps(
     """Without it, the examples of all rows before are made, and their ids compared."""
     places = []
     find = SourceRows.find
-    monkeypatch.setattr(SourceRows, "find", lambda self, place, ids: places.append(place) or find(self, place, ids))
+    monkeypatch.setattr(
+        SourceRows, "find", lambda self, location, ids: places.append(location) or find(self, location, ids)
+    )
     assert tracer_of(near / "d").trace("1002").source["row"] == 3
     assert places == [("a.csv", 3)]
 
@@ -527,35 +562,35 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
     near: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    asked: list[str] = []
+    resolved_uris: list[str] = []
 
     def resolve(uri: str, **_: object) -> None:
-        asked.append(uri)
+        resolved_uris.append(uri)
         raise SourceError("it is not here")
 
     monkeypatch.setattr("t5prep.sources.resolve", resolve)
     data = shutil.copytree(near / "d", tmp_path / "d")
-    made = manifest.load(data)
-    for uri, shown in (
+    dataset_manifest = manifest.load(data)
+    for uri, displayed_uri in (
         ("https://me:planted0@example.org/a.csv?token=planted0", "https://example.org/a.csv?token=…"),
         ("gs://bucket/a.csv", "gs://bucket/a.csv"),
         ("hf:evil/evil", "hf:evil/evil"),
     ):
-        asked.clear()
-        changed = dataclasses.replace(made, source=dataclasses.replace(made.source, uri=uri))
+        resolved_uris.clear()
+        changed = dataclasses.replace(dataset_manifest, source=dataclasses.replace(dataset_manifest.source, uri=uri))
         (data / manifest.NAME).write_text(changed.sealed().dumps())
         life = vars(tracer_of(data).trace("1002"))
-        assert not asked
-        assert f"--source {shlex.quote(shown)}" in life["notes"][0]
+        assert not resolved_uris
+        assert f"--source {shlex.quote(displayed_uri)}" in life["notes"][0]
         addresses.remember(uri)
         tracer_of(data).trace("1002")
-        assert len(asked) == 1
-        assert f"Reading the source again: {shown}" in capsys.readouterr().err
+        assert len(resolved_uris) == 1
+        assert f"Reading the source again: {displayed_uri}" in capsys.readouterr().err
 
 
 def test_escapes_and_half_surrogates_do_nothing(grouped: Path) -> None:
-    for more in ([], ["--json"]):
-        result = run("why", "b.jsonl:13", "--data", grouped / "d", *more)
+    for flags in ([], ["--json"]):
+        result = run("why", "b.jsonl:13", "--data", grouped / "d", *flags)
         assert result.exit_code == 0
         assert "\x1b" not in result.stdout
         assert "]0;evil" in result.stdout
@@ -592,9 +627,11 @@ def test_a_file_that_a_manifest_names_as_its_task_is_not_run(tmp_path: Path) -> 
     evil.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     data = tmp_path / "d"
     prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
-    made = manifest.load(data)
-    made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, task=str(evil))).sealed()
-    (data / manifest.NAME).write_text(made.dumps())
+    dataset_manifest = manifest.load(data)
+    dataset_manifest = dataclasses.replace(
+        dataset_manifest, settings=dataclasses.replace(dataset_manifest.settings, task=str(evil))
+    ).sealed()
+    (data / manifest.NAME).write_text(dataset_manifest.dumps())
     (note,) = t5prep.why("1003", data)["notes"]
     assert "no task named" in note
     assert run("report", data, "--out", tmp_path / "page.html").exit_code == 0

@@ -10,8 +10,8 @@ from t5prep.tokens import huggingface_files, loading
 from tests import encoders
 
 
-def prepare(task, source, tokenizer, out, *more):
-    line = ["prepare", task, "--source", source, "--tokenizer", tokenizer, "--out", out, *more]
+def prepare(task, source, tokenizer, out, *options):
+    line = ["prepare", task, "--source", source, "--tokenizer", tokenizer, "--out", out, *options]
     return CliRunner().invoke(main, [*map(str, line)])
 
 
@@ -20,25 +20,27 @@ def test_a_task_names_what_it_needs_of_a_vocabulary(tmp_path):
     rows = [{"inputs": text, "targets": "a film"} for text in encoders.SENTENCES[:9]]
     table, lines = write_csv(tmp_path / "rows.csv", rows), tmp_path / "lines.txt"
     lines.write_text("\n".join(encoders.SENTENCES))
-    said = prepare("ul2", lines, gemma, tmp_path / "ul2")
-    assert said.exit_code == 1
-    assert "hides up to 100 spans of an input behind sentinels, and the vocabulary of" in said.output
-    assert "has 99 sentinels" in said.output
+    result = prepare("ul2", lines, gemma, tmp_path / "ul2")
+    assert result.exit_code == 1
+    assert "hides up to 100 spans of an input behind sentinels, and the vocabulary of" in result.output
+    assert "has 99 sentinels" in result.output
 
-    whole = huggingface_files.tokenizer_json(loading.load(str(gemma)))
-    whole["added_tokens"] = [one for one in whole["added_tokens"] if not one["content"].startswith("<unused")]
-    vocabulary = whole["model"]["vocab"]
-    whole["model"]["vocab"] = {text.replace("<unused", "<other"): id for text, id in vocabulary.items()}
+    tokenizer_json = huggingface_files.tokenizer_json(loading.load(str(gemma)))
+    tokenizer_json["added_tokens"] = [
+        token for token in tokenizer_json["added_tokens"] if not token["content"].startswith("<unused")
+    ]
+    vocabulary = tokenizer_json["model"]["vocab"]
+    tokenizer_json["model"]["vocab"] = {text.replace("<unused", "<other"): id for text, id in vocabulary.items()}
     (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "tokenizer.json").write_text(json.dumps(whole))
+    (tmp_path / "none" / "tokenizer.json").write_text(json.dumps(tokenizer_json))
     columns = ("--inputs-column", "inputs", "--targets-column", "targets")
-    for more, needs, instead in (
+    for options, needs, instead in (
         ((), "marks a cut with <extra_id_1>", "--marker none"),
         (("--marker", "none", "--keep-newlines"), "keeps newlines as <extra_id_2>", "no --keep-newlines"),
     ):
-        said = prepare("text2text", table, tmp_path / "none", tmp_path / "out", *columns, *more)
-        assert said.exit_code == 1
-        assert needs in said.output
-        assert f"has no sentinels (<extra_id_0>, or Gemma's <unused0>): take {instead}" in said.output
-    said = prepare("text2text", table, tmp_path / "none", tmp_path / "out", "--marker", "none", *columns)
-    assert said.exit_code == 0, said.output
+        result = prepare("text2text", table, tmp_path / "none", tmp_path / "out", *columns, *options)
+        assert result.exit_code == 1
+        assert needs in result.output
+        assert f"has no sentinels (<extra_id_0>, or Gemma's <unused0>): take {instead}" in result.output
+    result = prepare("text2text", table, tmp_path / "none", tmp_path / "out", "--marker", "none", *columns)
+    assert result.exit_code == 0, result.output

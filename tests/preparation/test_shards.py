@@ -62,8 +62,8 @@ def test_no_example_makes_no_shard() -> None:
 
 def test_evaluation_keeps_an_id_that_the_source_has_in_two_splits() -> None:
     splits = dict.fromkeys(("train", "validation", "test", "dev2"), (9, 90))
-    before = {spec.split: set(spec.before) for spec in plan(splits, number=1, drawn=False)}
-    assert before == {
+    earlier_splits = {spec.split: set(spec.before) for spec in plan(splits, number=1, drawn=False)}
+    assert earlier_splits == {
         "test": set(),
         "validation": {"test"},
         "dev2": {"test", "validation"},
@@ -73,24 +73,34 @@ def test_evaluation_keeps_an_id_that_the_source_has_in_two_splits() -> None:
 
 
 def write(
-    out: Path, spills: Sequence[Spill], *, number: int = 0, count: int = 1, before: tuple[str, ...] = (), **options: Any
+    out: Path,
+    spills: Sequence[Spill],
+    *,
+    number: int = 0,
+    count: int = 1,
+    earlier_splits: tuple[str, ...] = (),
+    **options: Any,
 ) -> tuple[list[str], WrittenShard]:
     """Write one shard of the split train; return the ids in it, and what was written."""
     out.mkdir(exist_ok=True)
     size = sum(spill.sizes.get("train", 0) for spill in spills)
-    spec, frame = ShardSpec("train", number, count, size, before), Frame()
+    spec, frame = ShardSpec("train", number, count, size, earlier_splits), Frame()
     layout = PlainRows(frame, marked=False)
     written = shards.write(spec, spills, files=FILES, out=str(out), layout=layout, frame=frame, **options)
     with open(out / spec.name, "rb") as file:
         return [tfrecord.parse(record)["id"][0].decode() for record in tfrecord.read(file)], written
 
 
-def some(*numbers: int, step: int = 1 << 55) -> list[Row]:
+def make_rows(*numbers: int, step: int = 1 << 55) -> list[Row]:
     return [Row(number * step, f"r{number}") for number in numbers]
 
 
 def test_records_of_all_spills_are_merged_by_position(tmp_path: Path) -> None:
-    spills = [spill_of({"train": some(9, 1, 4)}), spill_of({"train": some(2, 8)}), spill_of({"test": some(3)})]
+    spills = [
+        spill_of({"train": make_rows(9, 1, 4)}),
+        spill_of({"train": make_rows(2, 8)}),
+        spill_of({"test": make_rows(3)}),
+    ]
     ids, written = write(tmp_path, spills)
     assert ids == ["r1", "r2", "r4", "r8", "r9"]
     assert (written.shard.records, written.totals.splits["train"].counts.records) == (5, 5)
@@ -102,12 +112,12 @@ def test_records_of_all_spills_are_merged_by_position(tmp_path: Path) -> None:
 def test_ranges_and_files_give_the_same_bytes(range_bytes: int, on_disk: bool, tmp_path: Path) -> None:
     paths = [str(tmp_path / name) if on_disk else "" for name in ("a", "b")]
     spills = [
-        spill_of({"train": own}, path=path)
-        for own, path in zip((some(*range(0, 40, 2)), some(1, 5, 33)), paths, strict=True)
+        spill_of({"train": rows}, path=path)
+        for rows, path in zip((make_rows(*range(0, 40, 2)), make_rows(1, 5, 33)), paths, strict=True)
     ]
     ids, written = write(tmp_path / "out", spills, range_bytes=range_bytes)
-    whole, expected = write(tmp_path / "whole", spills)
-    assert ids == whole == [f"r{n}" for n in sorted([*range(0, 40, 2), 1, 5, 33])]
+    expected_ids, expected = write(tmp_path / "whole", spills)
+    assert ids == expected_ids == [f"r{n}" for n in sorted([*range(0, 40, 2), 1, 5, 33])]
     assert written.shard.sha256 == expected.shard.sha256
 
 
@@ -139,28 +149,28 @@ def test_which_of_two_rows_stays_is_decided_by_the_records_they_would_make(tmp_p
     """A shorter row makes a longer record where the padding of its labels takes ten bytes each."""
     short, long = Row(6, "same", [5, 1], [9, 1]), Row(6, "same", [5, 6, 1], [9, 9, 9, 1])
     spills = [spill_of({"train": [short]}, file="small"), spill_of({"train": [long]}, file="large")]
-    kept = {}
+    duplicates = {}
     for name, frame in (("bare", Frame()), ("padded", Frame((4, 4)))):
         (tmp_path / name).mkdir()
         spec = ShardSpec("train", 0, 1, 100)
         layout = PlainRows(frame, marked=False)
         written = shards.write(spec, spills, files=FILES, out=str(tmp_path / name), layout=layout, frame=frame)
-        kept[name] = dict(written.totals.duplicates)
-    assert kept == {"bare": {"large": 1}, "padded": {"small": 1}}
+        duplicates[name] = dict(written.totals.duplicates)
+    assert duplicates == {"bare": {"large": 1}, "padded": {"small": 1}}
 
 
 def test_a_split_gives_up_ids_that_an_earlier_split_has(tmp_path: Path) -> None:
-    spills = [spill_of({"train": some(1, 2), "test": some(2)})]
-    ids, written = write(tmp_path, spills, before=("test",))
+    spills = [spill_of({"train": make_rows(1, 2), "test": make_rows(2)})]
+    ids, written = write(tmp_path, spills, earlier_splits=("test",))
     assert ids == ["r1"]
     assert json.loads(b"".join(written.rejected))["reason"] == "duplicate id: the split test has it"
 
 
 def one_written(number: int, *, split: str = "train", shards: int = 3) -> ShardTotals:
     """Return what is counted of one shard, as it comes from a worker, with a part of the index of its own."""
-    kept = {number: ShardSummary(number, 100 + number, bytes([number % 256] * 32), bytes([number % 256] * 4), b"")}
-    own = SplitTotals(split, shards, 64, Counts(records=number), kept, Counter(["duplicate id"]), 1)
-    return ShardTotals({split: own}, Counter(["a.csv"]))
+    summaries = {number: ShardSummary(number, 100 + number, bytes([number % 256] * 32), bytes([number % 256] * 4), b"")}
+    split_totals = SplitTotals(split, shards, 64, Counts(records=number), summaries, Counter(["duplicate id"]), 1)
+    return ShardTotals({split: split_totals}, Counter(["a.csv"]))
 
 
 def test_shards_come_out_in_order_whoever_counted_them() -> None:
@@ -172,7 +182,7 @@ def test_shards_come_out_in_order_whoever_counted_them() -> None:
     assert [(shard.name, shard.records, shard.sha256[:2]) for shard in train.shards()] == [
         (name, number, f"{number:02x}") for number, name in enumerate(names)
     ]
-    assert [kept.pages for kept in train.in_order()] == [bytes([number] * 4) for number in range(3)]
+    assert [summary.pages for summary in train.in_order()] == [bytes([number] * 4) for number in range(3)]
     assert [shard.name for shard in total.splits["test"].shards()] == ["test.tfrecord-00000-of-00001"]
     assert (train.counts.records, train.merged, train.reasons["duplicate id"]) == (3, 3, 3)
     assert (train.every, total.duplicates["a.csv"]) == (64, 4)

@@ -58,12 +58,12 @@ def test_the_rows_of_many_small_files_are_those_of_each_alone(
     call = BlockTokenizer.__call__
     monkeypatch.setattr(BlockTokenizer, "__call__", lambda self, block: tokenized.append(block) or call(self, block))
     t5prep.prepare(source=source, out=tmp_path / "joined", **common)
-    some, tokenized[:] = len(tokenized), []
+    joined_count, tokenized[:] = len(tokenized), []
     monkeypatch.setattr(blocks, "_may_be_joined", lambda block: False)
     t5prep.prepare(source=source, out=tmp_path / "alone", **common)
     assert _files(tmp_path / "joined") == _files(tmp_path / "alone")
     if "workers" not in choices and choices.get("dedup") != "near":
-        assert some < len(tokenized)
+        assert joined_count < len(tokenized)
 
 
 def test_a_task_that_fails_names_the_file_and_the_row_there(tmp_path: Path) -> None:
@@ -88,14 +88,14 @@ def test_rows_with_nothing_in_them_are_rejected_together_as_python_reads_them(
     source = tmp_path / "rows.csv"
     source.write_text("id,text,label\n" + ",,\n" * 500 + "1,one,1\n" + '"",,\n' * 3 + "2,,1\n" + ",two,\n")
     common = {"inputs_column": "text", "targets_column": "label", "tokenizer": "sample:", "fresh": True}
-    asked: list[object] = []
+    task_rows: list[object] = []
     by_task = BlockExamples._example
-    monkeypatch.setattr(BlockExamples, "_example", lambda self, *row: asked.append(row) or by_task(self, *row))
+    monkeypatch.setattr(BlockExamples, "_example", lambda self, *row: task_rows.append(row) or by_task(self, *row))
     t5prep.prepare("text2text", source=source, out=tmp_path / "columns", **common)
-    assert len(asked) == 3
-    monkeypatch.setattr(text_rows, "csv_table", lambda *given, **more: None)
+    assert len(task_rows) == 3
+    monkeypatch.setattr(text_rows, "csv_table", lambda *args, **kwargs: None)
     monkeypatch.setattr(BlockExamples, "_repeat_first", None)
-    monkeypatch.setattr("t5prep.preparation.block_tokenizer.columns.gathered", lambda read, *given, **more: read)
+    monkeypatch.setattr("t5prep.preparation.block_tokenizer.columns.gathered", lambda read, *args, **kwargs: read)
     t5prep.prepare("text2text", source=source, out=tmp_path / "rows", **common)
-    assert len(asked) == 3 + 506
+    assert len(task_rows) == 3 + 506
     assert _files(tmp_path / "columns") == _files(tmp_path / "rows")

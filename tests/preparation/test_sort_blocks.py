@@ -57,10 +57,10 @@ def test_rows_are_sorted_by_split_and_position() -> None:
     assert sorted(block.spill.splits) == ["test", "train"]
     assert sorted(entries["row"].tolist()) == list(range(100, 140))
     for split, (first, last) in block.spill.splits.items():
-        own = entries[first:last]
-        positions = list(zip(own["high"].tolist(), own["low"].tolist(), strict=True))
+        split_entries = entries[first:last]
+        positions = list(zip(split_entries["high"].tolist(), split_entries["low"].tolist(), strict=True))
         assert positions == sorted(positions)
-        assert block.spill.sizes[split] == own["size"].sum()
+        assert block.spill.sizes[split] == split_entries["size"].sum()
         digests = placement.digests(columns.ids[first:last], seed=0)
         assert positions == [tuple(map(int, position)) for position in placement.positions(digests).tolist()]
     assert (block.totals.read, block.spill.records, block.totals.blank) == (41, 40, 1)
@@ -77,8 +77,8 @@ def test_the_index_describes_its_row() -> None:
             (4, 30, 2, 1) if first else (3, 3, 1, 0)
         )
     assert entries["target"][0] == entries["target"][1]
-    other = rows_of(sort([row(0, labels=[1, 9])]))[0]
-    assert other["target"][0] != entries["target"][0], "the order of labels matters"
+    swapped_entries = rows_of(sort([row(0, labels=[1, 9])]))[0]
+    assert swapped_entries["target"][0] != entries["target"][0], "the order of labels matters"
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])

@@ -16,23 +16,23 @@ def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards:
         placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
     )
     keys = [0, *keys, (1 << 64) - 1]
-    named = [Row(key, f"record{key:x}") for key in keys]
-    spill = spill_of({"train": named, "test": named[:5]})
+    rows = [Row(key, f"record{key:x}") for key in keys]
+    spill = spill_of({"train": rows, "test": rows[:5]})
     specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
     edges = placement.shard_edges(shards)
-    found: dict[str, list[int]] = {"train": [], "test": []}
+    split_keys: dict[str, list[int]] = {"train": [], "test": []}
     for name, piece in spill_pieces.cut_shards(spill, {"train": specs}):
         number = int(name.split("-")[1])
         (split,) = piece.splits
-        whole = piece.slice(split, edges[number], edges[number + 1])
-        assert whole
-        assert len(whole.entries) == piece.records  # nothing of a neighbour
-        found[split] += whole.entries["high"].tolist()
+        shard_rows = piece.slice(split, edges[number], edges[number + 1])
+        assert shard_rows
+        assert len(shard_rows.entries) == piece.records  # nothing of a neighbour
+        split_keys[split] += shard_rows.entries["high"].tolist()
         if split == "train":
-            assert list(whole.columns().ids) == [f"record{key:x}" for key in whole.entries["high"].tolist()]
+            assert list(shard_rows.columns().ids) == [f"record{key:x}" for key in shard_rows.entries["high"].tolist()]
         else:
-            assert not len(whole.data)  # positions only
-    assert found == {"train": keys, "test": keys[:5]}
+            assert not len(shard_rows.data)  # positions only
+    assert split_keys == {"train": keys, "test": keys[:5]}
 
 
 @pytest.mark.parametrize("ranges", [1, 2, 8])

@@ -67,7 +67,7 @@ def test_an_entry_has_the_file_and_row_that_its_row_came_from() -> None:
 def test_a_spill_is_read_in_as_many_calls_as_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux reads 2 GiB at a time, and records with one id lie together, however many they are."""
     run, pread = on_disk(spilled(*range(9)), tmp_path / "run"), os.pread
-    monkeypatch.setattr(os, "pread", lambda file, size, at: pread(file, min(size, 100), at))
+    monkeypatch.setattr(os, "pread", lambda file, size, offset: pread(file, min(size, 100), offset))
     assert texts(run, "train") == [f"record{n}" for n in range(9)]
 
 
@@ -99,9 +99,9 @@ def test_columns_come_back_in_any_order(rows: list, width: int, data: st.DataObj
     columns = columns_of(given_rows, references=[answers for *_, answers in rows], width=width)
     order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
     packed = spills.join(columns, np.zeros(len(rows), ENTRY), order)
-    again = packed.take(np.argsort(order)).columns()
-    assert list(again.ids) == [row.id for row in given_rows]
-    assert [side.tolist() for side in again.inputs.apart()] == [list(row.inputs) for row in given_rows]
-    assert [side.tolist() for side in again.labels.apart()] == [list(row.labels) for row in given_rows]
-    found = [spills.split_references(again.references.encoded(i)) for i in range(len(rows))]
-    assert found == [answers for *_, answers in rows]
+    restored_columns = packed.take(np.argsort(order)).columns()
+    assert list(restored_columns.ids) == [row.id for row in given_rows]
+    assert [side.tolist() for side in restored_columns.inputs.apart()] == [list(row.inputs) for row in given_rows]
+    assert [side.tolist() for side in restored_columns.labels.apart()] == [list(row.labels) for row in given_rows]
+    references = [spills.split_references(restored_columns.references.encoded(i)) for i in range(len(rows))]
+    assert references == [answers for *_, answers in rows]

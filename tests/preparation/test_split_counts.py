@@ -77,10 +77,14 @@ def test_a_number_of_rows_is_kept_exactly(tmp_path: Path) -> None:
         ("validation=17", {"validation": 17, "train": 82}),
         ("validation=17,test=30,train=1.0", {"validation": 17, "test": 30, "train": 52}),
     ):
-        made = prepared(source, tmp_path / splits, tokenizer="sample:", input_length=64, splits=parse_splits(splits))
-        assert {name: split.records for name, split in made.splits.items()} == expected
-        again = prepared(source, tmp_path / splits, tokenizer="sample:", input_length=64, splits=parse_splits(splits))
-        assert again == made
+        manifest = prepared(
+            source, tmp_path / splits, tokenizer="sample:", input_length=64, splits=parse_splits(splits)
+        )
+        assert {name: split.records for name, split in manifest.splits.items()} == expected
+        second_manifest = prepared(
+            source, tmp_path / splits, tokenizer="sample:", input_length=64, splits=parse_splits(splits)
+        )
+        assert second_manifest == manifest
     with pytest.raises(UsageError, match=r"--splits validation=99: there are 99 rows"):
         prepared(source, tmp_path / "no", tokenizer="sample:", input_length=64, splits=parse_splits("validation=99"))
 
@@ -141,15 +145,19 @@ def test_training_rows_become_validation_where_a_corpus_has_none(tmp_path: Path,
     rows = questions(90)
     write_csv(source / "train.csv", rows[:60])
     write_csv(source / "test.csv", rows[60:])
-    made = prepared(source, tmp_path / "out", tokenizer="sample:", input_length=64, held_out=parse_held_out(size))
-    counts = Counter({name: split.records for name, split in made.splits.items()})
+    manifest = prepared(source, tmp_path / "out", tokenizer="sample:", input_length=64, held_out=parse_held_out(size))
+    counts = Counter({name: split.records for name, split in manifest.splits.items()})
     assert counts["test"] == 30
     assert counts["train"] + counts["validation"] == 60
     assert counts["validation"] == 12 if size == "12" else 2 < counts["validation"] < 25
     assert {row["Id"] for row in rows} == by_id(tmp_path / "out").keys()
     write_csv(source / "dev.csv", questions(100)[90:])  # its own validation is used
-    made = prepared(source, tmp_path / "own", tokenizer="sample:", input_length=64, held_out=parse_held_out(size))
-    assert {name: split.records for name, split in made.splits.items()} == {"test": 30, "train": 60, "validation": 10}
+    manifest = prepared(source, tmp_path / "own", tokenizer="sample:", input_length=64, held_out=parse_held_out(size))
+    assert {name: split.records for name, split in manifest.splits.items()} == {
+        "test": 30,
+        "train": 60,
+        "validation": 10,
+    }
 
 
 @pytest.mark.parametrize(

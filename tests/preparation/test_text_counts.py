@@ -48,8 +48,8 @@ def test_repeated_rows_are_counted_in_any_order_and_parts(seed: int) -> None:
         for begin in range(0, len(rows), 70):
             part = RepeatCounts()
             for split in ("train", "test", "validation"):
-                which = [place for place in order[begin : begin + 70] if rows[place][0] == split]
-                part.add(split, mixed[which])
+                indices = [index for index in order[begin : begin + 70] if rows[index][0] == split]
+                part.add(split, mixed[indices])
             total.merge(part)
         assert total.repeated() == expected
 
@@ -57,13 +57,15 @@ def test_repeated_rows_are_counted_in_any_order_and_parts(seed: int) -> None:
 def test_more_rows_than_are_kept_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_counts, "MOST_DIGESTS", 1000)
     total, size = RepeatCounts(), 20_000
-    found = digests(lists_of([[content, 3] for content in range(size)]), lists_of([[1]] * size))
+    row_digests = digests(lists_of([[content, 3] for content in range(size)]), lists_of([[1]] * size))
     for begin in range(0, size, 500):
         part = RepeatCounts()
-        part.add("train", found[begin : begin + 500])
-        part.add("test", found[begin : begin + 125])  # a row of four stands in both splits
+        part.add("train", row_digests[begin : begin + 500])
+        part.add("test", row_digests[begin : begin + 125])  # a row of four stands in both splits
         total.merge(part)
-        assert total.waiting + sum(len(one) for one, _ in total.counted.values()) <= 3 * 1000 + 500
+        assert (
+            total.waiting + sum(len(counted_digests) for counted_digests, _ in total.counted.values()) <= 3 * 1000 + 500
+        )
     repeated = total.repeated()
     assert not repeated.exact
     assert repeated.rows == repeated.across_splits == pytest.approx(5000, rel=0.15)
@@ -72,10 +74,12 @@ def test_more_rows_than_are_kept_are_estimated(monkeypatch: pytest.MonkeyPatch) 
 def test_digests_tell_rows_apart() -> None:
     rows = [[], [0], [0, 0], [1, 2], [2, 1], [1, 2, 0], [5] * 5000, [5] * 5001, [5] * 4999 + [6, 5]]
     pairs = [(inputs, labels) for inputs in rows for labels in rows]
-    found = digests(lists_of([inputs for inputs, _ in pairs]), lists_of([labels for _, labels in pairs]))
-    assert len(np.unique(found)) == len(pairs)
-    again = digests(lists_of([inputs for inputs, _ in pairs[::-1]]), lists_of([labels for _, labels in pairs[::-1]]))
-    assert (found == again[::-1]).all()
+    row_digests = digests(lists_of([inputs for inputs, _ in pairs]), lists_of([labels for _, labels in pairs]))
+    assert len(np.unique(row_digests)) == len(pairs)
+    reversed_digests = digests(
+        lists_of([inputs for inputs, _ in pairs[::-1]]), lists_of([labels for _, labels in pairs[::-1]])
+    )
+    assert (row_digests == reversed_digests[::-1]).all()
 
 
 def table(path: Path, rows: list[tuple[str, str]]) -> Path:
@@ -93,21 +97,21 @@ def prepare(source: Path, out: Path, **choices: object) -> Manifest:
 def test_the_manifest_counts_what_people_overlook(tmp_path: Path) -> None:
     rows = [(f"sort list {number}", f"number {number}") for number in range(40)]
     rows += [("a 漢 漢 b", "plain"), ("<p>tags</p>", "漢字"), rows[0], rows[0], ("x 漢", "字")]
-    made = prepare(table(tmp_path / "rows.csv", rows), tmp_path / "out")
-    assert made.texts == TextFacts(45, 2, 2, [("漢", 4), ("字", 2)], 1, Repeats(2, 0, True))
-    (warning,) = [text for text in made.warnings if "the vocabulary lacks" in text]
+    manifest = prepare(table(tmp_path / "rows.csv", rows), tmp_path / "out")
+    assert manifest.texts == TextFacts(45, 2, 2, [("漢", 4), ("字", 2)], 1, Repeats(2, 0, True))
+    (warning,) = [text for text in manifest.warnings if "the vocabulary lacks" in text]
     assert warning.startswith("2 targets hold characters that the vocabulary lacks, such as 漢 字")
 
 
 def test_rows_of_two_splits_are_counted(tmp_path: Path) -> None:
-    same = [(f"sort list {number}", "yes no"[number % 2 :: 2]) for number in range(30)]
+    train_rows = [(f"sort list {number}", "yes no"[number % 2 :: 2]) for number in range(30)]
     source = tmp_path / "source"
     source.mkdir()
-    for name, rows in (("train.csv", same), ("test.csv", [*same[:4], ("another", "yes")])):
+    for name, rows in (("train.csv", train_rows), ("test.csv", [*train_rows[:4], ("another", "yes")])):
         table(source / name, rows)
-    made = prepare(source, tmp_path / "out", splits=None)
-    assert made.texts is not None
-    assert made.texts.repeats == Repeats(4, 4, True)
+    manifest = prepare(source, tmp_path / "out", splits=None)
+    assert manifest.texts is not None
+    assert manifest.texts.repeats == Repeats(4, 4, True)
     exact = prepare(source, tmp_path / "out", splits=None, dedup="exact")
     assert exact.texts is not None
     assert exact.texts.repeats is None
@@ -123,12 +127,12 @@ def test_counts_do_not_depend_on_order_format_or_cache(tmp_path: Path) -> None:
     for number in range(2):
         chooser.shuffle(rows)
         source = table(tmp_path / f"{number}.csv", rows)
-        for kept in (None, tmp_path / "kept", tmp_path / "kept"):
-            facts.append(prepare(source, tmp_path / "out", **({"kept": kept} if kept else {})).texts)
+        for cache_path in (None, tmp_path / "kept", tmp_path / "kept"):
+            facts.append(prepare(source, tmp_path / "out", **({"kept": cache_path} if cache_path else {})).texts)
     lines = tmp_path / "rows.jsonl"
     lines.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
     facts.append(prepare(lines, tmp_path / "out").texts)
-    assert all(one == facts[0] for one in facts)
+    assert all(text_facts == facts[0] for text_facts in facts)
     assert facts[0] is not None
     assert facts[0].characters[0][1] > 10
 
@@ -138,5 +142,7 @@ def test_classes_that_are_one_for_the_tokenizer_are_refused(tmp_path: Path) -> N
     with pytest.raises(TaskError, match=r"classes '字' and '漢' are the same for .*--label-map"):
         prepare(table(tmp_path / "rows.csv", rows), tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
-    named = prepare(tmp_path / "rows.csv", tmp_path / "out", options={**TEXT2TEXT, "label_map": "漢=chinese,字=letter"})
-    assert named.labels == ["chinese", "letter"]
+    manifest = prepare(
+        tmp_path / "rows.csv", tmp_path / "out", options={**TEXT2TEXT, "label_map": "漢=chinese,字=letter"}
+    )
+    assert manifest.labels == ["chinese", "letter"]

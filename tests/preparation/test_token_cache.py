@@ -60,14 +60,14 @@ def test_a_run_that_only_places_otherwise_tokenizes_nothing(
     )
     folder = tmp_path / "kept"
     prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
-    before = set(files_of(folder))
-    assert len(before) == (1 if kind == "csv" else 3)
-    other = {"seed": 1, "shards": 2, "splits": {"train": 0.5, "validation": 0.5}, "layout": "ragged"}
-    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder, workers=1, **other)
-    assert set(files_of(folder)) == before
-    assert f"{len(before)} of {len(before)} blocks" in capfd.readouterr().err
+    cached_files = set(files_of(folder))
+    assert len(cached_files) == (1 if kind == "csv" else 3)
+    placement_options = {"seed": 1, "shards": 2, "splits": {"train": 0.5, "validation": 0.5}, "layout": "ragged"}
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder, workers=1, **placement_options)
+    assert set(files_of(folder)) == cached_files
+    assert f"{len(cached_files)} of {len(cached_files)} blocks" in capfd.readouterr().err
     prepared(source, tmp_path / "c", tokenizer=SAMPLE, kept=folder, input_length=64)
-    assert len(files_of(folder)) == 2 * len(before)
+    assert len(files_of(folder)) == 2 * len(cached_files)
     prepared(source, tmp_path / "d", tokenizer=SAMPLE)
     assert bytes_of(tmp_path / "d") == bytes_of(tmp_path / "a")
 
@@ -84,10 +84,10 @@ def test_a_changed_row_is_found_in_parquet_whatever_its_name_and_time(tmp_path: 
     rows, folder = questions(40), tmp_path / "kept"
     source = write_parquet(tmp_path / "rows.parquet", rows, group=20)
     prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
-    there = source.stat()
+    old_stat = source.stat()
     rows[30]["Body"] = rows[30]["Body"].replace("word", "drow")
     write_parquet(source, rows, group=20)
-    os.utime(source, ns=(there.st_atime_ns, there.st_mtime_ns))
+    os.utime(source, ns=(old_stat.st_atime_ns, old_stat.st_mtime_ns))
     prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder)
     assert len(files_of(folder)) == 3  # one row group of two is another
     assert bytes_of(tmp_path / "a") != bytes_of(tmp_path / "b")
@@ -99,34 +99,34 @@ def test_a_kept_block_that_was_altered_is_tokenized_again(tmp_path: Path, spoil:
     source, folder = write_csv(tmp_path / "rows.csv", questions(60)), tmp_path / "kept"
     prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
     (path,) = files_of(folder)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     if spoil == "pipe":
         path.unlink()
         os.mkfifo(path)
     elif spoil == "flip":
-        ids = max(range(64, len(whole) - 64), key=lambda at: len(set(whole[at : at + 64])))
-        path.write_bytes(whole[:ids] + bytes([whole[ids] ^ 4]) + whole[ids + 1 :])
+        ids = max(range(64, len(content) - 64), key=lambda offset: len(set(content[offset : offset + 64])))
+        path.write_bytes(content[:ids] + bytes([content[ids] ^ 4]) + content[ids + 1 :])
     else:
-        path.write_bytes(whole[:-9] if spoil == "cut" else b"")
+        path.write_bytes(content[:-9] if spoil == "cut" else b"")
     prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder)
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content
 
 
 def test_large_row_groups_become_several_blocks_of_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_parquet(tmp_path / "rows.parquet", questions(100), group=100)
-    one = prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept1")
+    expected = prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept1")
     monkeypatch.setattr("t5prep.reading.parquet_rows.PART_BYTES", 4000)
     several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=tmp_path / "kept2")
-    assert one == several
+    assert expected == several
     assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
 
 
 def test_a_large_part_of_a_row_group_is_never_all_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_parquet(tmp_path / "rows.parquet", questions(100), group=100)
-    one = prepared(source, tmp_path / "a", tokenizer=SAMPLE, workers=0)
+    expected = prepared(source, tmp_path / "a", tokenizer=SAMPLE, workers=0)
     sizes, examples = list[int](), block_tokenizer.BlockExamples.__call__
 
     def watched(self: block_tokenizer.BlockExamples, block: Block) -> pa.Table:
@@ -135,13 +135,13 @@ def test_a_large_part_of_a_row_group_is_never_all_examples(tmp_path: Path, monke
 
     monkeypatch.setattr(block_tokenizer, "LARGEST_BLOCK", 4000)
     monkeypatch.setattr(block_tokenizer.BlockExamples, "__call__", watched)
-    assert prepared(source, tmp_path / "b", tokenizer=SAMPLE, workers=0) == one
+    assert prepared(source, tmp_path / "b", tokenizer=SAMPLE, workers=0) == expected
     assert sum(sizes) == 100 > 2 * max(sizes)
 
 
 def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
     chosen = Settings("sst2", {}, input_length=128, target_length=4, dedup="near")
-    others = {
+    changes = {
         "task": "summarize", "options": {"a": 1}, "input_length": 64, "target_length": 8, "truncation": "tail",
         "marker": "none", "layout": "packed", "masks": True, "keep_newlines": True, "splits": {"train": 1.0},
         "dedup": "exact", "near_words": 3, "near_jaccard": 0.7, "near_hashes": 64, "filter": ("words",),
@@ -151,18 +151,18 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
         "encoding": "latin-1", "delimiter": ";", "long": "reject", "escape": "\\", "columns": "a,b",
         "split_files": ("train=a",), "split_column": "fold", "skip_files": ("b",),
     }  # fmt: skip
-    assert set(others) == {field.name for field in dataclasses.fields(Settings)}
+    assert set(changes) == {field.name for field in dataclasses.fields(Settings)}
     key = token_cache.key(chosen, tokenizer="t5", code="1")
     assert (
         len({key, token_cache.key(chosen, tokenizer="t6", code="1"), token_cache.key(chosen, tokenizer="t5", code="2")})
         == 3
     )
-    same = [
+    ignored_fields = [
         name
-        for name, value in others.items()
+        for name, value in changes.items()
         if token_cache.key(dataclasses.replace(chosen, **{name: value}), tokenizer="t5", code="1") == key
     ]
-    assert set(same) == {
+    assert set(ignored_fields) == {
         *("layout", "masks", "splits", "near_jaccard", "near_hashes", "held_out", "shards", "seed", "limit"),
         *("split_files", "skip_files"),
     }
@@ -216,15 +216,15 @@ def test_a_cache_that_cannot_be_written_or_is_cleared_meanwhile_stops_no_run(
         assert token_cache.bound(tmp_path, limit=1, began=time.time() + 9) == math.inf
     scandir, listdir = os.scandir, os.listdir
 
-    def gone(path: object, listed: Any) -> Any:
+    def list_unless_removed(path: object, listed: Any) -> Any:
         if Path(str(path)).name == "00":
             raise FileNotFoundError(2, "No such file or directory", str(path))
         return listed(path)
 
-    monkeypatch.setattr(os, "scandir", lambda path: gone(path, scandir))
-    monkeypatch.setattr(os, "listdir", lambda path: gone(path, listdir))
-    left = token_cache.bound(tmp_path, limit=1 << 20, began=time.time())
-    assert left == (1 << 20) - (tmp_path / "01" / "01ab.arrow").stat().st_size
+    monkeypatch.setattr(os, "scandir", lambda path: list_unless_removed(path, scandir))
+    monkeypatch.setattr(os, "listdir", lambda path: list_unless_removed(path, listdir))
+    remaining_bytes = token_cache.bound(tmp_path, limit=1 << 20, began=time.time())
+    assert remaining_bytes == (1 << 20) - (tmp_path / "01" / "01ab.arrow").stat().st_size
 
 
 def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,9 +245,9 @@ def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
     monkeypatch.setenv("T5PREP_CACHE_LIMIT", "1.5GB")
     TokenCache(store.root() / "tokenized", key="").keep("00ab", pa.table({"a": [1]}))
-    said = json.loads(CliRunner().invoke(cli.main, ["cache", "show", "--json"]).stdout)
-    assert said["limit"] == 1_500_000_000
-    assert said["tokenized"]["files"] == 1
+    summary = json.loads(CliRunner().invoke(cli.main, ["cache", "show", "--json"]).stdout)
+    assert summary["limit"] == 1_500_000_000
+    assert summary["tokenized"]["files"] == 1
     assert "of at most 1.5 GB" in CliRunner().invoke(cli.main, ["cache", "show"]).stdout
     assert CliRunner().invoke(cli.main, ["cache", "clear", "tokenized"]).exit_code == 0
     assert not files_of(store.root() / "tokenized")
@@ -258,12 +258,12 @@ def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         byte_sizes.parse("lots", name="--memory")
 
 
-def killed(command: list[str], env: dict[str, str], *, when: Callable[[], bool]) -> bool:
-    """Start a command and kill it and what it started as soon as `when` holds; whether it was done before."""
+def killed(command: list[str], env: dict[str, str], *, condition: Callable[[], bool]) -> bool:
+    """Start a command and kill it and what it started as soon as `condition` holds; whether it was done before."""
     process = subprocess.Popen(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    while process.poll() is None and not when():
+    while process.poll() is None and not condition():
         time.sleep(0.002)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -285,13 +285,15 @@ def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(tmp_path: Pat
         path.unlink()
     draw, out, progress = random.Random(20), tmp_path / "out", [0]
     for _ in range(KILLS):
-        wanted = progress[-1] + draw.randint(0, 2)
+        min_blocks = progress[-1] + draw.randint(0, 2)
 
-        def when(wanted: int = wanted) -> bool:
+        def has_enough_blocks(min_blocks: int = min_blocks) -> bool:
             """Return whether work is under way, and so many blocks are kept."""
-            return out.exists() and len(files_of(tmp_path / "cache" / "tokenized")) >= wanted
+            return out.exists() and len(files_of(tmp_path / "cache" / "tokenized")) >= min_blocks
 
-        assert not killed([*command, "--out", str(out)], env, when=when) or progress[-1] == len(blocks)
+        assert not killed([*command, "--out", str(out)], env, condition=has_enough_blocks) or progress[-1] == len(
+            blocks
+        )
         progress.append(len(files_of(tmp_path / "cache" / "tokenized")))
         if (out / "manifest.json").exists():  # written just before the kill
             verify(out)

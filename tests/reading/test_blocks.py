@@ -28,9 +28,9 @@ def rows_of(path: Path, *, size: int, encoding: str = "utf-8", kind: str = "") -
     (file,) = sources.resolve(str(path)).files
     form = formats.detect(file.name, FileOptions(kind, encoding))
     cut = list(blocks.scan(file, form, block_bytes=size))
-    found = [row for block in cut for row in blocks.read(block)]
-    assert all(block.first_row + block.rows == after.first_row for block, after in itertools.pairwise(cut))
-    return found
+    rows = [row for block in cut for row in blocks.read(block)]
+    assert all(block.first_row + block.rows == next_block.first_row for block, next_block in itertools.pairwise(cut))
+    return rows
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -62,9 +62,9 @@ def test_any_csv_that_is_written_is_read(
     writer.writerows(rows)
     path = tmp_path_factory.mktemp("csv") / "rows.csv"
     path.write_bytes(text.getvalue().encode())
-    found = rows_of(path, size=size)
-    assert [tuple((row.record or {}).values()) for row in found] == rows
-    assert [row.number for row in found] == list(range(1, len(rows) + 1))
+    parsed_rows = rows_of(path, size=size)
+    assert [tuple((row.record or {}).values()) for row in parsed_rows] == rows
+    assert [row.number for row in parsed_rows] == list(range(1, len(rows) + 1))
 
 
 BROKEN = 'a,b\n1,"x\ny ""q"" z"\n2,5" disk\n3,"ok"\n\n4,"never closed\n5,five\n6,"six"\n7,"bad" tail\n8,eight,9\n9,nine'
@@ -74,10 +74,10 @@ BROKEN = 'a,b\n1,"x\ny ""q"" z"\n2,5" disk\n3,"ok"\n\n4,"never closed\n5,five\n6
 def test_broken_rows_cost_only_themselves(tmp_path: Path, size: int) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(BROKEN)
-    found = rows_of(path, size=size)
-    good = {row.number: row.record["b"] for row in found if row.record}
+    rows = rows_of(path, size=size)
+    good = {row.number: row.record["b"] for row in rows if row.record}
     assert good == {1: 'x\ny "q" z', 2: '5" disk', 3: "ok", 6: "five", 7: "six", 10: "nine"}
-    assert {row.number: row.reason.partition(":")[0] for row in found if row.reason} == {
+    assert {row.number: row.reason.partition(":")[0] for row in rows if row.reason} == {
         5: "broken quoting", 8: "broken quoting", 9: "wrong number of fields"
     }  # fmt: skip
 
@@ -86,8 +86,10 @@ def test_broken_rows_cost_only_themselves(tmp_path: Path, size: int) -> None:
 def test_encodings(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes('a,b\n1,"café\nüber"\n2,x\n'.encode(encoding))
-    said = "utf-8" if encoding in ("utf-8-sig", "utf-16", "utf-32") else encoding  # a byte order mark says it itself
-    assert [row.record for row in rows_of(path, size=5, encoding=said)] == [
+    declared_encoding = (
+        "utf-8" if encoding in ("utf-8-sig", "utf-16", "utf-32") else encoding
+    )  # a byte order mark says it itself
+    assert [row.record for row in rows_of(path, size=5, encoding=declared_encoding)] == [
         {"a": "1", "b": "café\nüber"},
         {"a": "2", "b": "x"},
     ]
@@ -118,9 +120,9 @@ def test_json_lines_and_plain_lines(tmp_path: Path) -> None:
     path.write_text(
         '{"q": "a\\u2028b"}\n\n{broken\n[1]\n' + json.dumps({"q": "é"}, ensure_ascii=False), encoding="utf-8"
     )
-    found = rows_of(path, size=3)
-    assert [(row.number, row.record) for row in found if row.record] == [(1, {"q": "a\u2028b"}), (5, {"q": "é"})]
-    assert [(row.number, row.reason.partition(":")[0]) for row in found if row.reason] == [
+    rows = rows_of(path, size=3)
+    assert [(row.number, row.record) for row in rows if row.record] == [(1, {"q": "a\u2028b"}), (5, {"q": "é"})]
+    assert [(row.number, row.reason.partition(":")[0]) for row in rows if row.reason] == [
         (3, "not JSON"), (4, "not a JSON object")
     ]  # fmt: skip
     (tmp_path / "lines.txt").write_text("one\n\ntwo\u2028half\r\nthree")
@@ -139,18 +141,18 @@ def test_text_that_is_none_is_the_reason_of_its_row(tmp_path: Path) -> None:
         '{"q": {"a": "\\udc80"}}',
     ]
     path.write_text("\n".join([*lines, json.dumps({"q": "🙂 \\ud800"})]))
-    found = rows_of(path, size=1 << 20)
-    assert [(row.number, row.reason.partition(":")[0]) for row in found[:4]] == [
+    rows = rows_of(path, size=1 << 20)
+    assert [(row.number, row.reason.partition(":")[0]) for row in rows[:4]] == [
         (1, "NUL byte"), (2, "no text"), (3, "not JSON"), (4, "no text")
     ]  # fmt: skip
-    assert found[1].reason == "no text: half of a surrogate pair (U+D83D) in q"
-    assert found[4] == Row(5, {"q": "🙂 \\ud800"})  # a backslash that is text
+    assert rows[1].reason == "no text: half of a surrogate pair (U+D83D) in q"
+    assert rows[4] == Row(5, {"q": "🙂 \\ud800"})  # a backslash that is text
 
 
 def test_parquet_whose_strings_are_none_is_read_around_them(tmp_path: Path) -> None:
     """Arrow writes and reads strings of any bytes, and stumbles when it makes Python's of them."""
-    said = pa.array([b"ok", b"a\xffb", b"c\0d", b"fine"], pa.binary())
-    table = pa.table({"q": pa.Array.from_buffers(pa.string(), len(said), said.buffers())})
+    values = pa.array([b"ok", b"a\xffb", b"c\0d", b"fine"], pa.binary())
+    table = pa.table({"q": pa.Array.from_buffers(pa.string(), len(values), values.buffers())})
     pq.write_table(table, tmp_path / "rows.parquet")
     assert rows_of(tmp_path / "rows.parquet", size=1) == [
         Row(1, {"q": "ok"}), Row(2, None, "not utf-8: byte 0xff"), Row(3, None, "NUL byte: in q"), Row(4, {"q": "fine"})
@@ -164,10 +166,10 @@ def test_a_character_may_stand_across_the_end_of_what_is_sniffed(tmp_path: Path,
     path.write_bytes(f"a,b\n1,{before}{'中' * 99}\n2,x\n".encode(encoding))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "SNIFFED_BYTES", 21)
-        found = rows_of(path, size=5, encoding=encoding)
-        assert [row.record["b"] for row in found if row.record] == [f"{before}{'中' * 99}", "x"]
+        rows = rows_of(path, size=5, encoding=encoding)
+        assert [row.record["b"] for row in rows if row.record] == [f"{before}{'中' * 99}", "x"]
         patch.setattr(blocks, "SNIFFED_BYTES", 22)
-        assert rows_of(path, size=5, encoding=encoding) == found
+        assert rows_of(path, size=5, encoding=encoding) == rows
         path.write_bytes(path.read_bytes()[:20] + b"\xff\n")
         with pytest.raises(SourceError, match=f"is not {encoding}"):
             rows_of(path, size=5, encoding=encoding)
@@ -179,8 +181,8 @@ def test_parquet_by_row_groups(tmp_path: Path) -> None:
     (file,) = sources.resolve(str(tmp_path / "rows.parquet")).files
     cut = list(blocks.scan(file, formats.detect(file.name)))
     assert [block.rows for block in cut] == [30, 30, 30, 10]
-    found = [row for block in cut for row in blocks.read(block, columns=("q", "a"))]
-    assert found[99] == Row(100, {"q": "question 99", "a": ["x", "y"]})
+    rows = [row for block in cut for row in blocks.read(block, columns=("q", "a"))]
+    assert rows[99] == Row(100, {"q": "question 99", "a": ["x", "y"]})
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path) -> None:

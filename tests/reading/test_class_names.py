@@ -15,7 +15,7 @@ from t5prep.sources import card
 
 NAMES = ["World", "Sports", "Sci/Tech"]
 COLUMNS = {"inputs_column": "text", "targets_column": "label"}
-HOW = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}, "target_length": 16}
+COMMON_OPTIONS = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}, "target_length": 16}
 
 
 def news(path: Path, *, names: list[str] | None = None, labels: pa.DataType = pa.int64()) -> Path:  # noqa: B008 - a type
@@ -28,18 +28,18 @@ def news(path: Path, *, names: list[str] | None = None, labels: pa.DataType = pa
 
 
 def test_a_parquet_file_names_its_classes(tmp_path: Path) -> None:
-    made = prepared(news(tmp_path / "a.parquet"), tmp_path / "out", options=COLUMNS, **HOW)
-    assert made.settings.options["label_map"] == "0=World,1=Sports,2=Sci/Tech"
-    assert made.task.classes == NAMES
-    assert sum(made.splits["train"].labels.values()) == 9
-    assert {"World", "Sports"} < set(made.splits["train"].labels)
-    assert prepared(tmp_path / "a.parquet", tmp_path / "out", options=COLUMNS, **HOW) == made
+    manifest = prepared(news(tmp_path / "a.parquet"), tmp_path / "out", options=COLUMNS, **COMMON_OPTIONS)
+    assert manifest.settings.options["label_map"] == "0=World,1=Sports,2=Sci/Tech"
+    assert manifest.task.classes == NAMES
+    assert sum(manifest.splits["train"].labels.values()) == 9
+    assert {"World", "Sports"} < set(manifest.splits["train"].labels)
+    assert prepared(tmp_path / "a.parquet", tmp_path / "out", options=COLUMNS, **COMMON_OPTIONS) == manifest
 
 
 def test_a_map_of_ones_own_is_used_instead(tmp_path: Path) -> None:
     options = {**COLUMNS, "label_map": "0=a,1=b,2=c"}
-    made = prepared(news(tmp_path / "a.parquet"), tmp_path / "out", options=options, **HOW)
-    assert made.task.classes == ["a", "b", "c"]
+    manifest = prepared(news(tmp_path / "a.parquet"), tmp_path / "out", options=options, **COMMON_OPTIONS)
+    assert manifest.task.classes == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_what_cannot_be_a_map_stays_a_number(tmp_path: Path, names: list[str], l
     if labels == pa.string():
         table = pyarrow.parquet.read_table(source)
         pyarrow.parquet.write_table(table.set_column(1, "label", table["label"].cast(labels)), source)
-    made = prepared(source, tmp_path / "out", options=COLUMNS, **HOW)
-    assert made.settings.options["label_map"] == ""
-    assert made.splits["train"].examples == 9
+    manifest = prepared(source, tmp_path / "out", options=COLUMNS, **COMMON_OPTIONS)
+    assert manifest.settings.options["label_map"] == ""
+    assert manifest.splits["train"].examples == 9
 
 
 @pytest.mark.parametrize("metadata", [None, {"huggingface": "no json"}, {"huggingface": "[]"}, {"huggingface": "{}"}])
@@ -114,7 +114,7 @@ def test_classes_inside_of_a_column_have_their_names(
     source.mkdir()
     rows = [{"text": f"news {n}", "label": value} for n in range(9)]
     features = {"text": {"dtype": "string", "_type": "Value"}, "label": feature}
-    given: object = str(source)
+    source_argument: object = str(source)
     if place == "parquet":
         table = pa.Table.from_pylist(rows)
         facts = json.dumps({"info": {"features": features}})
@@ -122,7 +122,7 @@ def test_classes_inside_of_a_column_have_their_names(
     elif place == "python":
         import datasets
 
-        given = datasets.Dataset.from_list(rows, features=datasets.Features.from_dict(features))
+        source_argument = datasets.Dataset.from_list(rows, features=datasets.Features.from_dict(features))
     else:
         (source / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         if place == "infos":
@@ -130,10 +130,14 @@ def test_classes_inside_of_a_column_have_their_names(
         else:
             facts = json.dumps({"dataset_info": {"features": [{"name": "label", **described}]}})
             (source / "README.md").write_text(f"---\n{facts}\n---\n")
-    options = {**COLUMNS, "targets_column": column, **{name: HOW[name] for name in ("tokenizer", "target_length")}}
-    made = t5prep.prepare("text2text", source=given, out=tmp_path / "out", workers=0, **options)
-    assert made.settings.options["label_map"] == "0=World,1=Sports,2=Sci/Tech"
-    assert made.rejected == {}
+    options = {
+        **COLUMNS,
+        "targets_column": column,
+        **{name: COMMON_OPTIONS[name] for name in ("tokenizer", "target_length")},
+    }
+    manifest = t5prep.prepare("text2text", source=source_argument, out=tmp_path / "out", workers=0, **options)
+    assert manifest.settings.options["label_map"] == "0=World,1=Sports,2=Sci/Tech"
+    assert manifest.rejected == {}
 
 
 def test_a_text_file_may_have_the_names_themselves(tmp_path: Path) -> None:
@@ -143,9 +147,9 @@ def test_a_text_file_may_have_the_names_themselves(tmp_path: Path) -> None:
     (source / "a.csv").write_text("text,label\n" + "".join(f"news {n},{NAMES[n % 3]}\n" for n in range(9)))
     facts = json.dumps({"dataset_info": {"features": [{"name": "label", "dtype": IN_CARD}]}})
     (source / "README.md").write_text(f"---\n{facts}\n---\n")
-    made = prepared(source, tmp_path / "out", options=COLUMNS, **HOW)
-    assert (made.task.classes, made.rejected) == (NAMES, {})
-    assert sum(made.splits["train"].labels.values()) == 9
+    manifest = prepared(source, tmp_path / "out", options=COLUMNS, **COMMON_OPTIONS)
+    assert (manifest.task.classes, manifest.rejected) == (NAMES, {})
+    assert sum(manifest.splits["train"].labels.values()) == 9
 
 
 def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -156,21 +160,21 @@ def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureF
     (source / "LICENSE").write_text("MIT")
     (source / "README.txt").write_text("read me")
     (source / "paper.pdf").write_bytes(b"%PDF")
-    made = prepared(source, tmp_path / "out", options=COLUMNS, **{**HOW, "splits": None})
-    assert {name: split.records for name, split in made.splits.items()} == {"train": 4, "test": 4}
-    assert sorted(made.rows) == ["test.csv", "train.csv"]
+    manifest = prepared(source, tmp_path / "out", options=COLUMNS, **{**COMMON_OPTIONS, "splits": None})
+    assert {name: split.records for name, split in manifest.splits.items()} == {"train": 4, "test": 4}
+    assert sorted(manifest.rows) == ["test.csv", "train.csv"]
     assert "not read, because they are about the data: LICENSE, README.txt, paper.pdf" in capsys.readouterr().err
     (source / "notes").write_text("anything else is asked about")
     with pytest.raises(Exception, match="the name notes does not say what format it is in"):
-        prepared(source, tmp_path / "other", options=COLUMNS, **HOW)
+        prepared(source, tmp_path / "other", options=COLUMNS, **COMMON_OPTIONS)
 
 
 def test_what_zstandard_packed_is_read(tmp_path: Path) -> None:
     rows = "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(5000))
     packed = pa.Codec("zstd").compress(rows.encode()).to_pybytes()
     (tmp_path / "rows.csv.zst").write_bytes(packed)
-    made = prepared(tmp_path / "rows.csv.zst", tmp_path / "out", options=COLUMNS, **HOW)
-    assert made.rows["rows.csv.zst"].examples == 5000
+    manifest = prepared(tmp_path / "rows.csv.zst", tmp_path / "out", options=COLUMNS, **COMMON_OPTIONS)
+    assert manifest.rows["rows.csv.zst"].examples == 5000
     (tmp_path / "rows.csv.zst").write_bytes(packed[:-20])
     with pytest.raises(SourceError, match=r"rows\.csv\.zst is damaged"):
-        prepared(tmp_path / "rows.csv.zst", tmp_path / "half", options=COLUMNS, **HOW)
+        prepared(tmp_path / "rows.csv.zst", tmp_path / "half", options=COLUMNS, **COMMON_OPTIONS)

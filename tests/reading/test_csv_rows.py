@@ -16,17 +16,17 @@ from t5prep.reading import text_rows
 def test_a_line_is_read_few_times_however_many_are_broken(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = 0
 
-    def counted(lines: Iterable[str], **how: Any) -> Any:
-        def each() -> Iterator[str]:
+    def count_lines(lines: Iterable[str], **options: Any) -> Any:
+        def iterate_lines() -> Iterator[str]:
             nonlocal read
             for line in lines:
                 read += 1
                 yield line
 
-        return real(each(), **how)
+        return real(iterate_lines(), **options)
 
     real = csv.reader
-    monkeypatch.setattr(text_rows.csv, "reader", counted)
+    monkeypatch.setattr(text_rows.csv, "reader", count_lines)
     rows = list(text_rows.split(row * 500))
     assert read <= 3 * 500
     assert len(rows) == 500
@@ -49,8 +49,8 @@ def test_a_row_that_an_escape_character_explains_names_the_option(row: str, is_e
     assert isinstance(reason, str)
     assert reason.endswith(text_rows.ESCAPED) == is_escaped
     assert ("--escape '\\'" in reason) == is_escaped
-    (again,) = text_rows.csv_rows(row + "\n", ["text", "label"], escape="\\")
-    assert text_rows.ESCAPED not in again
+    (unescaped_row,) = text_rows.csv_rows(row + "\n", ["text", "label"], escape="\\")
+    assert text_rows.ESCAPED not in unescaped_row
 
 
 def test_rows_with_escapes_are_counted_with_the_option_that_reads_them(tmp_path: Path) -> None:
@@ -59,11 +59,13 @@ def test_rows_with_escapes_are_counted_with_the_option_that_reads_them(tmp_path:
         writer = csv.DictWriter(file, ["text", "label"], doublequote=False, escapechar="\\", quoting=csv.QUOTE_ALL)
         writer.writeheader()
         writer.writerows(rows)
-    how = {"inputs_column": "text", "targets_column": "label", "tokenizer": "sample:", "workers": 0}
-    made = t5prep.prepare("text2text", source=str(tmp_path / "rows.csv"), out=tmp_path / "out", **how)
-    assert made.rejected == {"broken quoting": 20}
+    options = {"inputs_column": "text", "targets_column": "label", "tokenizer": "sample:", "workers": 0}
+    manifest = t5prep.prepare("text2text", source=str(tmp_path / "rows.csv"), out=tmp_path / "out", **options)
+    assert manifest.rejected == {"broken quoting": 20}
     assert any(
-        warning.startswith("20 rows have a backslash") and "--escape '\\'" in warning for warning in made.warnings
+        warning.startswith("20 rows have a backslash") and "--escape '\\'" in warning for warning in manifest.warnings
     )
-    made = t5prep.prepare("text2text", source=str(tmp_path / "rows.csv"), out=tmp_path / "read", escape="\\", **how)
-    assert made.rejected == {}
+    manifest = t5prep.prepare(
+        "text2text", source=str(tmp_path / "rows.csv"), out=tmp_path / "read", escape="\\", **options
+    )
+    assert manifest.rejected == {}

@@ -30,7 +30,9 @@ def written(path: Path, delimiter: str, *, first: str = "", quoting: int = csv.Q
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, quoting=quoting)
     writer.writerow(["Nr", "Frage; kurz", "Antwort"])
-    writer.writerows([i, f'{one}; "{i}", ja', "eins;\nzwei" if i % 3 else "a,b"] for i, one in enumerate(texts))
+    writer.writerows(
+        [i, f'{question}; "{i}", ja', "eins;\nzwei" if i % 3 else "a,b"] for i, question in enumerate(texts)
+    )
     path.write_text(first + text.getvalue(), encoding="utf-8", newline="")
     return path
 
@@ -62,14 +64,14 @@ def test_arrow_reads_them_too(tmp_path: Path) -> None:
 
 
 def test_a_table_of_excel_is_the_dataset_of_its_twin_with_commas(tmp_path: Path) -> None:
-    for name, delimiter, first, given in (
+    for name, delimiter, first, delimiter_option in (
         ("commas", ",", "", ""),
         ("excel", ";", "sep=;\r\n", ""),
         ("bars", "|", "", "|"),
     ):
         (tmp_path / name).mkdir()
         path = written(tmp_path / name / "rows.csv", delimiter, first=first)
-        prepared(path, tmp_path / f"{name} out", tokenizer="sample:", delimiter=given, **CHOSEN)
+        prepared(path, tmp_path / f"{name} out", tokenizer="sample:", delimiter=delimiter_option, **CHOSEN)
     assert by_id(tmp_path / "excel out") == by_id(tmp_path / "commas out") == by_id(tmp_path / "bars out")
 
 

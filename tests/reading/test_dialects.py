@@ -21,11 +21,11 @@ from t5prep.reading.rows import Record
 
 
 def rows_of(
-    path: Path, *, size: int = 1 << 20, kind: str = "", column_names: Sequence[str] = (), **how: str
+    path: Path, *, size: int = 1 << 20, kind: str = "", column_names: Sequence[str] = (), **file_options: str
 ) -> list[Record | str]:
     """The records and reasons of a file, read by rows and as columns; both are the same."""
     (file,) = sources.resolve(str(path)).files
-    options = FileOptions(format=kind, columns=",".join(column_names), **how)
+    options = FileOptions(format=kind, columns=",".join(column_names), **file_options)
     scanned = list(blocks.scan_element(file, options, block_bytes=size))
     by_row = [row for block in scanned for row in blocks.read(block) if not row.blank]
     names = tuple(dict.fromkeys(name for row in by_row for name in row.record or ()))
@@ -165,8 +165,8 @@ def test_a_table_in_one_object_has_the_rows_that_pandas_wrote(tmp_path: Path, or
         path.write_text(json.dumps(frame.to_dict("list"), indent=indent))
     else:
         frame.to_json(path, orient=orient, indent=indent)
-    found = rows_of(path)
-    assert [{name: row[name] for name in ROWS[0]} for row in found if not isinstance(row, str)] == ROWS
+    rows = rows_of(path)
+    assert [{name: row[name] for name in ROWS[0]} for row in rows if not isinstance(row, str)] == ROWS
 
 
 def test_objects_in_several_lines_each_are_rows(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ row NN B-NP O
 def test_a_sentence_of_conll_is_a_row(tmp_path: Path, size: int, end: str) -> None:
     (tmp_path / "train.conll").write_text(CONLL.replace("\n", end), newline="")
     names = ("tokens", "column_2", "column_3", "tags")
-    found = rows_of(tmp_path / "train.conll", size=size)
-    assert found == [
+    rows = rows_of(tmp_path / "train.conll", size=size)
+    assert rows == [
         dict(
             zip(
                 names,
@@ -239,8 +239,8 @@ def test_a_long_window_of_zstandard_is_read(tmp_path: Path) -> None:
         writer.write(text.encode())
     path = tmp_path / "rows.csv.zst"
     path.write_bytes(file.getvalue() + zstandard.compress(b"last,b\n"))  # a second frame
-    found = rows_of(path)
-    assert (len(found), found[-1]) == (20_001, {"text": "last", "label": "b"})
+    rows = rows_of(path)
+    assert (len(rows), rows[-1]) == (20_001, {"text": "last", "label": "b"})
     path.write_bytes(file.getvalue()[:-5])
     with pytest.raises(SourceError, match=r"rows\.csv\.zst is damaged"):
         rows_of(path)

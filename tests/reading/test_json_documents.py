@@ -84,8 +84,8 @@ def test_squads_own_file_is_read(tmp_path: Path) -> None:
         "records": PATH,
         "group_column": "title",
     }
-    made = prepared(path, tmp_path / "out", splits={"train": 0.5, "validation": 0.5}, **choices)
-    assert made.rows["train-v2.0.json"].examples == 72
+    manifest = prepared(path, tmp_path / "out", splits={"train": 0.5, "validation": 0.5}, **choices)
+    assert manifest.rows["train-v2.0.json"].examples == 72
     words = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
     record = by_id(tmp_path / "out")["3-2-0"]
     assert "question: What is the answer 0? context: Context 3.2 says" in words.decode(
@@ -93,8 +93,10 @@ def test_squads_own_file_is_read(tmp_path: Path) -> None:
     )
     empty = by_id(tmp_path / "out")["3-2-2"]
     assert words.decode([int(token) for token in empty["labels"] if token > 0]).startswith("no answer")
-    held = next(r for r in by_id(tmp_path / "out").values() if r.get("references") and len(r["references"]) == 2)
-    assert held["references"][1] == b"it"
+    evaluation_record = next(
+        r for r in by_id(tmp_path / "out").values() if r.get("references") and len(r["references"]) == 2
+    )
+    assert evaluation_record["references"][1] == b"it"
 
 
 def test_a_document_without_a_path_is_told_its_path(tmp_path: Path) -> None:
@@ -108,9 +110,9 @@ def test_fields_of_one_name_keep_both(tmp_path: Path) -> None:
     document = {"id": "d", "data": [{"id": "p", "tags": ["a"], "n": 1, "rows": [{"id": "r", "x": "y"}, "no object"]}]}
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(document))
-    one, other = _rows(path, records="data[].rows[]")
-    assert one.record == {"id": "r", "x": "y", "data.id": "p", "tags": ["a"], "n": 1}
-    assert other.reason == "not a JSON object: str"
+    first_row, second_row = _rows(path, records="data[].rows[]")
+    assert first_row.record == {"id": "r", "x": "y", "data.id": "p", "tags": ["a"], "n": 1}
+    assert second_row.reason == "not a JSON object: str"
     path.write_text(json.dumps([document, document]))
     assert [row.record["x"] for row in _rows(path, records="[].data[].rows[]") if row.record] == ["y", "y"]
 
@@ -154,8 +156,8 @@ def test_undecodable_bytes_reject_their_row_alone(tmp_path: Path, monkeypatch: p
     path = tmp_path / "rows.json"
     path.write_bytes(b'[{"text": "good"},\r\n{"text": "b\xffd"},\n{"text": "last"}]\n')
     options = {"inputs_column": "text", "targets_column": "text"}
-    made = prepared(path, tmp_path / "out", task="text2text", tokenizer="sample:", options=options)
-    assert made.rows["rows.json"].examples == 2
+    manifest = prepared(path, tmp_path / "out", task="text2text", tokenizer="sample:", options=options)
+    assert manifest.rows["rows.json"].examples == 2
     assert [line["reason"] for line in rejected(tmp_path / "out")] == ["not utf-8: byte 0xff in text"]
 
 

@@ -37,18 +37,18 @@ def read(data: bytes, wanted: list[str]) -> list[tuple[int, object]]:
     """Return every row that is not blank: its number, and what it has of the wanted columns or why it has nothing."""
     count = text_rows.of_buffer(data, quoted=False, final=True).rows
     file, form = RawFile("a.jsonl", "a.jsonl", len(data)), formats.detect("a.jsonl")
-    made = columns.read(Block(file, form, (), 1, count, 0, len(data), data), names=wanted)
+    block_columns = columns.read(Block(file, form, (), 1, count, 0, len(data), data), names=wanted)
     return [
         (row.number, row.reason or repr({name: row.record[name] for name in wanted if name in (row.record or {})}))
-        for row in made.rows(np.ones(len(made.numbers), bool))
+        for row in block_columns.rows(np.ones(len(block_columns.numbers), bool))
     ]
 
 
-def compare(data: bytes, wanted: list[str]) -> None:
-    by_arrow = read(data, wanted)
+def compare(data: bytes, column_names: list[str]) -> None:
+    by_arrow = read(data, column_names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_rows, "json_table", lambda data, *, needed_columns: None)
-        assert by_arrow == read(data, wanted)
+        assert by_arrow == read(data, column_names)
 
 
 @pytest.mark.parametrize("line", ODD, ids=range(len(ODD)))
@@ -75,10 +75,12 @@ def test_arrow_reads_what_is_plain() -> None:
     rows = [{"text": 'é 🙂 \n "q"', "n": n, "d": n / 2, "l": ["x"]} for n in range(5)]
     for escaped in (False, True):
         data = "\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode()
-        found = text_rows.json_table(data, needed_columns=["text", "n", "d"])
-        assert found is not None
-        assert found.lines.tolist() == [False, True, False, True, False]  # 1.0 may be written as 1
-        assert found.table.to_pylist() == [{name: row[name] for name in ("text", "n", "d")} for row in rows[1::2]]
+        plain_columns = text_rows.json_table(data, needed_columns=["text", "n", "d"])
+        assert plain_columns is not None
+        assert plain_columns.lines.tolist() == [False, True, False, True, False]  # 1.0 may be written as 1
+        assert plain_columns.table.to_pylist() == [
+            {name: row[name] for name in ("text", "n", "d")} for row in rows[1::2]
+        ]
 
 
 NUMBERS = (

@@ -11,7 +11,7 @@ from preparing import by_id, prepared, rejected
 
 from t5prep.errors import SourceError
 
-HOW: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "target_length": 16}
+COMMON_OPTIONS: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "target_length": 16}
 SQUAD = {"inputs": "question: {question} context: {context}", "targets_column": "answers.text"}
 
 
@@ -47,22 +47,24 @@ def both(rows: list[dict[str, Any]], folder: Path) -> tuple[Path, Path]:
     ],
 )
 def test_both_formats_have_the_same_examples(tmp_path: Path, columns: dict[str, str], choices: dict[str, str]) -> None:
-    made = {}
+    datasets = {}
     for path in both(questions(), tmp_path):
         out = tmp_path / f"out {path.suffix}"
-        manifest = prepared(path, out, options={**columns, "id_column": "id"}, **HOW, **choices)
+        manifest = prepared(path, out, options={**columns, "id_column": "id"}, **COMMON_OPTIONS, **choices)
         assert manifest.rows[path.name].examples == 20
-        made[path.suffix] = {name: split.examples for name, split in manifest.splits.items()}, by_id(out)
-    assert made[".jsonl"] == made[".parquet"]
+        datasets[path.suffix] = {name: split.examples for name, split in manifest.splits.items()}, by_id(out)
+    assert datasets[".jsonl"] == datasets[".parquet"]
 
 
 def test_groups_inside_of_a_column_stay_together(tmp_path: Path) -> None:
     for path in both(questions(80), tmp_path):
         out = tmp_path / f"out {path.suffix}"
         columns = {"inputs_column": "question", "targets_column": "context", "id_column": "id"}
-        made = prepared(path, out, options=columns, group_column="meta.page", splits={"train": 0.5, "test": 0.5}, **HOW)
-        assert len(made.splits) == 2
-        assert all(split.examples % 4 == 0 for split in made.splits.values()), path
+        manifest = prepared(
+            path, out, options=columns, group_column="meta.page", splits={"train": 0.5, "test": 0.5}, **COMMON_OPTIONS
+        )
+        assert len(manifest.splits) == 2
+        assert all(split.examples % 4 == 0 for split in manifest.splits.values()), path
 
 
 def test_another_answer_is_not_taken_from_the_cache(tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_another_answer_is_not_taken_from_the_cache(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         _, table = both(rows, tmp_path / name)
         columns = {"inputs_column": "question", "targets_column": "answers.text"}
-        prepared(table, tmp_path / name / "out", options=columns, kept=tmp_path / "cache", **HOW)
+        prepared(table, tmp_path / name / "out", options=columns, kept=tmp_path / "cache", **COMMON_OPTIONS)
     ids = [
         {tuple(record["labels"]) for record in by_id(tmp_path / name / "out").values()} for name in ("a", "b")
     ]  # fmt: skip
@@ -85,7 +87,7 @@ def test_a_name_that_leads_nowhere_is_a_sentence(tmp_path: Path) -> None:
     for path in both(questions(), tmp_path):
         columns = {"inputs_column": "question", "targets_column": "answers.txt"}
         with pytest.raises(SourceError, match=r'has no column "answers\.txt"; answers is \{"text": \["Ann0", "Ann"\]'):
-            prepared(path, tmp_path / "out", options=columns, **HOW)
+            prepared(path, tmp_path / "out", options=columns, **COMMON_OPTIONS)
 
 
 def test_a_name_with_a_dot_of_its_own_is_a_column(tmp_path: Path) -> None:
@@ -95,7 +97,11 @@ def test_a_name_with_a_dot_of_its_own_is_a_column(tmp_path: Path) -> None:
         pq.write_table(content, tmp_path / name / "rows.parquet")
         columns = {"inputs_column": "meta.text", "targets_column": "label"}
         prepared(
-            tmp_path / name / "rows.parquet", tmp_path / name / "out", options=columns, kept=tmp_path / "cache", **HOW
+            tmp_path / name / "rows.parquet",
+            tmp_path / name / "out",
+            options=columns,
+            kept=tmp_path / "cache",
+            **COMMON_OPTIONS,
         )
     assert rejected(tmp_path / "a" / "out") == []
     inputs = [{tuple(row["input_ids"]) for row in by_id(tmp_path / name / "out").values()} for name in ("a", "b")]

@@ -18,17 +18,17 @@ def raw(folder: Path) -> tuple[sources.RawFile, ...]:
 
 def rows(folder, **options):
     (pair,) = blocks.match(raw(folder), ENDINGS)
-    found = list(blocks.scan_element(pair, FileOptions(), **options))
-    return found, [row for block in found for row in blocks.read(block)]
+    scanned_blocks = list(blocks.scan_element(pair, FileOptions(), **options))
+    return scanned_blocks, [row for block in scanned_blocks for row in blocks.read(block)]
 
 
 def test_files_are_matched_by_their_endings(tmp_path):
     for name in ("train.source", "train.target", "dev.ro.gz", "dev.en.gz", "notes.jsonl"):
         (tmp_path / name).write_bytes(b"x\n")
-    found = blocks.match(raw(tmp_path), ENDINGS)
-    names = {tuple(file.name for file in blocks.files(element)) for element in found}
+    elements = blocks.match(raw(tmp_path), ENDINGS)
+    names = {tuple(file.name for file in blocks.files(element)) for element in elements}
     assert names == {("train.source", "train.target"), ("dev.en.gz", "dev.ro.gz"), ("notes.jsonl",)}
-    assert len(found) == 3
+    assert len(elements) == 3
 
 
 def test_a_missing_partner_is_a_sentence(tmp_path):
@@ -41,21 +41,23 @@ def test_a_missing_partner_is_a_sentence(tmp_path):
 def test_lines_stand_side_by_side_whatever_the_blocks(tmp_path, block_bytes):
     (tmp_path / "a.source").write_text("".join(f"source\t{i}\u2028\n" for i in range(50)), encoding="utf-8")
     (tmp_path / "a.target").write_bytes(b"".join(b"\xc8\x9binta %d\r\n" % i for i in range(50)))
-    found, said = rows(tmp_path, block_bytes=block_bytes)
-    assert sum(block.rows for block in found) == 50
-    assert [row.number for row in said] == list(range(1, 51))
-    assert [row.record for row in said] == [{"source": f"source {i}\u2028", "target": f"ținta {i}"} for i in range(50)]
+    scanned_blocks, parsed_rows = rows(tmp_path, block_bytes=block_bytes)
+    assert sum(block.rows for block in scanned_blocks) == 50
+    assert [row.number for row in parsed_rows] == list(range(1, 51))
+    assert [row.record for row in parsed_rows] == [
+        {"source": f"source {i}\u2028", "target": f"ținta {i}"} for i in range(50)
+    ]
 
 
 def test_empty_lines_keep_their_places_and_broken_bytes_cost_one_row(tmp_path):
     (tmp_path / "a.en").write_bytes(b"one\n\nthree\nfour")
     (tmp_path / "a.ro").write_bytes(b"unu\n\ntr\xffi\npatru\n")
-    _, said = rows(tmp_path)
-    assert [row.number for row in said] == [1, 2, 3, 4]
-    assert said[1].record == {"source": "", "target": ""}
-    assert said[2].record is None
-    assert said[2].reason == "not utf-8: byte 0xff in target"
-    assert said[3].record == {"source": "four", "target": "patru"}
+    _, parsed_rows = rows(tmp_path)
+    assert [row.number for row in parsed_rows] == [1, 2, 3, 4]
+    assert parsed_rows[1].record == {"source": "", "target": ""}
+    assert parsed_rows[2].record is None
+    assert parsed_rows[2].reason == "not utf-8: byte 0xff in target"
+    assert parsed_rows[3].record == {"source": "four", "target": "patru"}
 
 
 def test_packed_pairs_are_read(tmp_path):

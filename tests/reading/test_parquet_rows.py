@@ -35,8 +35,8 @@ def test_parts_in_any_order_have_their_own_rows(tmp_path: Path, monkeypatch: pyt
     file = written(tmp_path, rows=10_000)
     parts = parts_of(file)
     assert len(parts) > 2
-    for some in itertools.permutations(parts[:3]):
-        for part in some:
+    for permutation in itertools.permutations(parts[:3]):
+        for part in permutation:
             assert numbers_of(file, part) == list(range(part.skip, part.skip + part.rows))
             assert numbers_of(file, part, "text") == ["a"] * part.rows
 

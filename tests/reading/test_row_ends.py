@@ -31,9 +31,9 @@ def _a_short_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(nasty: Nasty, folder: Path, *, size: int) -> None:
-    found = rows_of(write(nasty, folder), size=size, encoding=nasty.encoding)
-    assert [plain(row) for row in found] == nasty.rows, nasty
-    assert [row.number for row in found] == list(range(1, len(nasty.rows) + 1)), nasty
+    rows = rows_of(write(nasty, folder), size=size, encoding=nasty.encoding)
+    assert [plain(row) for row in rows] == nasty.rows, nasty
+    assert [row.number for row in rows] == list(range(1, len(nasty.rows) + 1)), nasty
 
 
 @pytest.mark.parametrize("seed", range(400))
@@ -51,11 +51,11 @@ def test_no_row_vanishes_whatever_ends_it(tmp_path: Path, name: str, end: str, s
         lines = [f'{{"text": "text {i}"}}' for i in range(1000)]
     header = [f"id{mark}text"] if name.endswith("sv") else []
     (tmp_path / name).write_bytes("".join(line + end for line in [*header, *lines]).encode())
-    found = rows_of(tmp_path / name, size=max(size, 30))
-    assert [row.record["text"] for row in found if row.record] == [
+    rows = rows_of(tmp_path / name, size=max(size, 30))
+    assert [row.record["text"] for row in rows if row.record] == [
         line if name.endswith("txt") else f"text {i}" for i, line in enumerate(lines)
     ]
-    assert not [row for row in found if row.reason]
+    assert not [row for row in rows if row.reason]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -63,8 +63,8 @@ def test_a_bare_carriage_return_in_an_unquoted_field_ends_a_row(tmp_path: Path, 
     """As for Python; rows at the end of each block went missing for it."""
     rows = "".join(f"row {i},yes\n" for i in range(20))
     (tmp_path / "rows.csv").write_bytes(f"text,label\na b,yes\rc d,no\re f,yes\n{rows}".encode())
-    found = rows_of(tmp_path / "rows.csv", size=size, columns=("text", "label"))
-    assert [row.record["text"] for row in found if row.record] == [
+    parsed_rows = rows_of(tmp_path / "rows.csv", size=size, columns=("text", "label"))
+    assert [row.record["text"] for row in parsed_rows if row.record] == [
         "a b",
         "c d",
         "e f",

@@ -15,8 +15,13 @@ from t5prep import sources
 from t5prep.errors import SourceError, T5prepError, UsageError
 from t5prep.reading import columns, source_files
 
-HOW: dict[str, Any] = {"tokenizer": "sample:", "inputs_column": "text", "targets_column": "label", "workers": 0}
-HOW |= {"input_length": 32, "target_length": 8}
+COMMON_OPTIONS: dict[str, Any] = {
+    "tokenizer": "sample:",
+    "inputs_column": "text",
+    "targets_column": "label",
+    "workers": 0,
+}
+COMMON_OPTIONS |= {"input_length": 32, "target_length": 8}
 
 
 def table(name: str, rows: int = 6, *, label: bool = True, split: str = "") -> str:
@@ -46,7 +51,7 @@ def rows_of(manifest: Any) -> dict[str, int]:
 
 def prepared(source: object, tmp_path: Path, **choices: Any) -> Any:
     """Return the manifest of a dataset."""
-    return t5prep.prepare("text2text", source=str(source), out=tmp_path / "out", **(HOW | choices))
+    return t5prep.prepare("text2text", source=str(source), out=tmp_path / "out", **(COMMON_OPTIONS | choices))
 
 
 @pytest.mark.parametrize(
@@ -58,8 +63,8 @@ def prepared(source: object, tmp_path: Path, **choices: Any) -> Any:
     ],
 )
 def test_no_row_of_an_evaluation_file_is_trained_on(names: list[str], splits: dict[str, int], tmp_path: Path) -> None:
-    made = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path)
-    assert rows_of(made) == splits
+    manifest = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path)
+    assert rows_of(manifest) == splits
 
 
 def test_a_file_whose_name_tells_no_split_is_named_and_not_read(
@@ -68,36 +73,38 @@ def test_a_file_whose_name_tells_no_split_is_named_and_not_read(
     source = folder_of(tmp_path, {name: table(name) for name in ("train.csv", "test.csv", "holdout.csv")})
     assert rows_of(prepared(source, tmp_path)) == {"test": 6, "train": 6}
     assert "holdout.csv" in capsys.readouterr().err
-    made = prepared(source, tmp_path, split_files="train=train.csv,test=test.csv,holdout=holdout.csv", overwrite=True)
-    assert rows_of(made) == {"holdout": 6, "test": 6, "train": 6}
+    manifest = prepared(
+        source, tmp_path, split_files="train=train.csv,test=test.csv,holdout=holdout.csv", overwrite=True
+    )
+    assert rows_of(manifest) == {"holdout": 6, "test": 6, "train": 6}
 
 
 def test_names_that_only_hint_at_splits_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = folder_of(tmp_path, {name: table(name, 30) for name in ("traindata.csv", "testdata.csv")})
     prepared(source, tmp_path)
-    assert "traindata.csv" in (said := capsys.readouterr().err)
-    assert "--split-files" in said
+    assert "traindata.csv" in (message := capsys.readouterr().err)
+    assert "--split-files" in message
 
 
 def test_a_corpus_in_two_formats_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = "".join(json.dumps({"text": f"row {row}", "label": "good"}) + "\n" for row in range(30))
     source = folder_of(tmp_path, {"data.csv": table("data", 30), "data.jsonl": lines})
     assert sum(rows_of(prepared(source, tmp_path)).values()) == 30
-    assert "data.csv" in (said := capsys.readouterr().err)
-    assert "--skip-files '*.jsonl'" in said
-    made = prepared(source, tmp_path, skip_files="*.jsonl", overwrite=True)
-    assert [file.name for file in made.source.files] == ["data.csv"]
+    assert "data.csv" in (message := capsys.readouterr().err)
+    assert "--skip-files '*.jsonl'" in message
+    manifest = prepared(source, tmp_path, skip_files="*.jsonl", overwrite=True)
+    assert [file.name for file in manifest.source.files] == ["data.csv"]
 
 
 def test_a_test_file_without_targets_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {"train.csv": table("a", 40), "test.csv": table("b", label=False), "dev.csv": table("c")}
-    made = prepared(folder_of(tmp_path, files), tmp_path)
-    assert rows_of(made) == {"train": 40, "validation": 6}
+    manifest = prepared(folder_of(tmp_path, files), tmp_path)
+    assert rows_of(manifest) == {"train": 40, "validation": 6}
     assert 'test.csv has no column "label"' in capsys.readouterr().err
     (tmp_path / "source" / "dev.csv").unlink()
-    made = prepared(tmp_path / "source", tmp_path, overwrite=True)
-    assert rows_of(made).keys() == {"train", "validation"}
-    assert sum(rows_of(made).values()) == 40
+    manifest = prepared(tmp_path / "source", tmp_path, overwrite=True)
+    assert rows_of(manifest).keys() == {"train", "validation"}
+    assert sum(rows_of(manifest).values()) == 40
 
 
 def test_a_file_that_lacks_a_column_is_refused_with_the_option_that_leaves_it_out(tmp_path: Path) -> None:
@@ -116,16 +123,16 @@ def test_a_column_tells_the_split_of_each_row(tmp_path: Path, kind: str) -> None
         text = "\n".join(["text,label,part", *(",".join(row.values()) for row in rows), ""])
     path = tmp_path / f"all.{kind}"
     path.write_text(text)
-    made = prepared(path, tmp_path, split_column="part")
-    assert rows_of(made) == {"gold": 10, "test": 10, "train": 10, "validation": 10}
+    manifest = prepared(path, tmp_path, split_column="part")
+    assert rows_of(manifest) == {"gold": 10, "test": 10, "train": 10, "validation": 10}
     assert {(line["row"] - 1) % 6 for line in rejected(tmp_path / "out")} == {4, 5}
     assert len(by_id(tmp_path / "out")) == 40
 
 
 def test_split_files_of_python_may_be_a_dict(tmp_path: Path) -> None:
     source = folder_of(tmp_path, {name: table("x") for name in ("a.csv", "b.csv", "c,d.csv")})
-    made = prepared(source, tmp_path, split_files={"train": ["a.csv", "c,d.csv"], "test": "b.csv"})
-    assert rows_of(made) == {"test": 6, "train": 12}
+    manifest = prepared(source, tmp_path, split_files={"train": ["a.csv", "c,d.csv"], "test": "b.csv"})
+    assert rows_of(manifest) == {"test": 6, "train": 12}
 
 
 @pytest.mark.parametrize(
@@ -166,8 +173,8 @@ FILES = {"data.csv": table("data"), "holdout.csv": table("holdout"), "other.csv"
 def test_a_card_of_the_hub_tells_the_splits(internet: Internet, tmp_path: Path) -> None:
     source = internet.hub.publish("me/cards", {name: text.encode() for name, text in FILES.items()}, card=CARD)
     assert rows_of(prepared(source, tmp_path)) == {"test": 6, "train": 6}
-    made = prepared(source, tmp_path, split_files="train=other.csv,test=data.csv", overwrite=True)
-    assert [file.name for file in made.source.files] == ["data.csv", "other.csv"]
+    manifest = prepared(source, tmp_path, split_files="train=other.csv,test=data.csv", overwrite=True)
+    assert [file.name for file in manifest.source.files] == ["data.csv", "other.csv"]
 
 
 def test_a_card_in_a_folder_tells_the_splits(tmp_path: Path) -> None:
@@ -175,8 +182,8 @@ def test_a_card_in_a_folder_tells_the_splits(tmp_path: Path) -> None:
     card += "  - {split: test, path: 'hold*.csv'}\n- config_name: rest\n  data_files: other.csv\n---\n# Me\n"
     source = folder_of(tmp_path, {"README.md": card, **FILES})
     assert rows_of(prepared(source, tmp_path)) == {"test": 6, "train": 6}
-    made = prepared(f"{source}#rest", tmp_path, overwrite=True)
-    assert [file.name for file in made.source.files] == ["other.csv"]
+    manifest = prepared(f"{source}#rest", tmp_path, overwrite=True)
+    assert [file.name for file in manifest.source.files] == ["other.csv"]
     with pytest.raises(SourceError, match='no config "no"'):
         prepared(f"{source}#no", tmp_path)
 
@@ -186,11 +193,11 @@ def test_a_standalone_card_counts_more_than_the_readme(internet: Internet, tmp_p
     standalone += "  - {split: test, path: data.csv}\n"
     files = {".huggingface.yaml": standalone, **FILES}
     source = internet.hub.publish("me/yaml", {name: text.encode() for name, text in files.items()}, card=CARD)
-    made = prepared(source, tmp_path)
-    assert [file.name for file in made.source.files] == ["data.csv", "other.csv"]
-    made = prepared(folder_of(tmp_path, files), tmp_path, overwrite=True)
-    assert rows_of(made) == {"test": 6, "train": 6}
-    assert [file.name for file in made.source.files] == ["data.csv", "other.csv"]
+    manifest = prepared(source, tmp_path)
+    assert [file.name for file in manifest.source.files] == ["data.csv", "other.csv"]
+    manifest = prepared(folder_of(tmp_path, files), tmp_path, overwrite=True)
+    assert rows_of(manifest) == {"test": 6, "train": 6}
+    assert [file.name for file in manifest.source.files] == ["data.csv", "other.csv"]
 
 
 def test_a_config_may_name_the_classes_itself(internet: Internet, tmp_path: Path) -> None:
@@ -260,10 +267,10 @@ def test_what_a_card_says_of_reading_is_obeyed(
     (folder / name).write_bytes(content)
     card = {"configs": [{"config_name": "default", "data_files": name, **parameters}]}
     (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
-    made = prepared(folder, tmp_path, tokenizer=str(byt5(tmp_path / "byt5")))
+    manifest = prepared(folder, tmp_path, tokenizer=str(byt5(tmp_path / "byt5")))
     assert sorted(pairs(tmp_path / "out")) == sorted(ROWS)
     assert ("as the card says: --" in capsys.readouterr().err) == (name != "data.tsv")
-    assert prepared(folder, tmp_path, tokenizer=str(tmp_path / "byt5"), overwrite=True) == made
+    assert prepared(folder, tmp_path, tokenizer=str(tmp_path / "byt5"), overwrite=True) == manifest
     assert list(columns.texts(sources.resolve(str(folder)))) == [text for text, _ in ROWS]
     import datasets
 
@@ -274,15 +281,15 @@ def test_what_a_card_says_of_reading_is_obeyed(
 def test_an_option_counts_more_than_a_card(tmp_path: Path) -> None:
     card = {"configs": [{"config_name": "default", "data_files": "*.csv", "sep": ";"}]}
     folder = folder_of(tmp_path, {"a.csv": WRITTEN, "README.md": f"---\n{json.dumps(card)}\n---\n"})
-    made = prepared(folder, tmp_path, delimiter="|", columns="text,label")
-    assert (made.settings.delimiter, made.rows["a.csv"].read) == ("|", 6)
+    manifest = prepared(folder, tmp_path, delimiter="|", columns="text,label")
+    assert (manifest.settings.delimiter, manifest.rows["a.csv"].read) == ("|", 6)
 
 
 @pytest.mark.parametrize("place", ["hub", "folder", "archive"])
 def test_files_that_are_set_aside_are_not_read(place: str, internet: Internet, tmp_path: Path) -> None:
     """`datasets` passes over hidden files, `__pycache__` and its own descriptions, also where a card's glob matches them."""
-    others = [".a.csv", ".git/a.csv", "__pycache__/a.csv", "x/__old/a.csv", "config.json", "dataset_dict.json"]
-    files = {name: table(name) for name in ("a.csv", "x/_b.csv", "__c.csv", *others)}
+    ignored_files = [".a.csv", ".git/a.csv", "__pycache__/a.csv", "x/__old/a.csv", "config.json", "dataset_dict.json"]
+    files = {name: table(name) for name in ("a.csv", "x/_b.csv", "__c.csv", *ignored_files)}
     card = {"configs": [{"config_name": "default", "data_files": "**"}]}
     if place == "hub":
         source = internet.hub.publish("me/aside", {name: text.encode() for name, text in files.items()}, card=card)
@@ -293,8 +300,8 @@ def test_files_that_are_set_aside_are_not_read(place: str, internet: Internet, t
         with zipfile.ZipFile(source, "w") as archive:
             for name, text in files.items():
                 archive.writestr(name, text)
-    made = prepared(source, tmp_path)
-    assert [name.removeprefix("a.zip/") for name in sorted(made.rows)] == ["__c.csv", "a.csv", "x/_b.csv"]
+    manifest = prepared(source, tmp_path)
+    assert [name.removeprefix("a.zip/") for name in sorted(manifest.rows)] == ["__c.csv", "a.csv", "x/_b.csv"]
 
 
 def test_class_names_are_those_of_the_config_that_is_read(internet: Internet, tmp_path: Path) -> None:
@@ -310,12 +317,12 @@ def test_class_names_are_those_of_the_config_that_is_read(internet: Internet, tm
     card = {"configs": configs, "dataset_info": [info("topics", "sport", "law"), info("mood", "bad", "good")]}
     source = internet.hub.publish("me/two", {"a/x.csv": rows, "b/x.csv": rows}, card=card)
     assert prepared(source, tmp_path).settings.options["label_map"] == "0=bad,1=good"
-    made = prepared(f"{source}#topics", tmp_path, overwrite=True)
-    assert made.settings.options["label_map"] == "0=sport,1=law"
+    manifest = prepared(f"{source}#topics", tmp_path, overwrite=True)
+    assert manifest.settings.options["label_map"] == "0=sport,1=law"
     unnamed = {"features": info("", "bad", "good")["features"]}
     source = internet.hub.publish("me/one", {"x.csv": rows}, card={"dataset_info": unnamed})
-    made = prepared(f"{source}#default", tmp_path, overwrite=True)
-    assert made.settings.options["label_map"] == "0=bad,1=good"
+    manifest = prepared(f"{source}#default", tmp_path, overwrite=True)
+    assert manifest.settings.options["label_map"] == "0=bad,1=good"
 
 
 def legacy_infos(**names_of: list[str]) -> bytes:
@@ -328,7 +335,7 @@ def legacy_infos(**names_of: list[str]) -> bytes:
     return json.dumps(infos).encode()
 
 
-NAMED = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "yes"}}}}]
+LABEL_FEATURES = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "yes"}}}}]
 
 
 @pytest.mark.extra("datasets")
@@ -343,7 +350,7 @@ NAMED = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no", "1": "
             "0=bad,1=good",
         ),
         ({"one": ["a", "b"], "two": ["bad", "good"]}, {}, ""),
-        ({"me--news": ["a", "b"]}, {"dataset_info": {"features": NAMED}}, "0=no,1=yes"),  # the card says more
+        ({"me--news": ["a", "b"]}, {"dataset_info": {"features": LABEL_FEATURES}}, "0=no,1=yes"),  # the card says more
         (
             {"one": ["a", "b"], "two": ["bad", "good"]},
             {"configs": [{"config_name": "two", "data_files": "*.csv"}]},
@@ -389,11 +396,11 @@ def test_a_legacy_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 def test_that_no_split_is_validation_is_said(
     names: tuple[str, ...], choices: dict[str, Any], said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path, **choices)
+    manifest = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path, **choices)
     message = capsys.readouterr().err
     assert ("none is validation, so training will not be evaluated" in message) == said
     assert ("--held-out 0.05" in message) == said
-    assert not (said and "validation" in made.splits)
+    assert not (said and "validation" in manifest.splits)
 
 
 def read_by(source: Path, split: str = "", otherwise: str = source_files.TRAINING) -> tuple[set[str], str]:
@@ -405,18 +412,18 @@ def read_by(source: Path, split: str = "", otherwise: str = source_files.TRAININ
 def test_commands_that_make_no_dataset_read_the_splits_that_prepare_sees(tmp_path: Path) -> None:
     names = ("train.csv", "train.jsonl", "test.csv", "dev.csv", "notes.csv", "README.md")
     source = folder_of(tmp_path, {name: table(name) for name in names})
-    read, said = read_by(source)
+    read, message = read_by(source)
     assert read == {"train.jsonl"}
     for part in ("README.md", "train.csv", "notes.csv", "only train is read, not test, validation: --split all"):
-        assert part in said
+        assert part in message
     assert read_by(source, "test")[0] == {"test.csv"}
-    read, said = read_by(source, otherwise=source_files.EVALUATION)
+    read, message = read_by(source, otherwise=source_files.EVALUATION)
     assert read == {"dev.csv", "test.csv"}
-    assert "--split" not in said.partition("--skip-files")[2]
+    assert "--split" not in message.partition("--skip-files")[2]
     for choice in (("all", source_files.TRAINING), ("", source_files.ALL)):
-        read, said = read_by(source, *choice)
+        read, message = read_by(source, *choice)
         assert read == {"dev.csv", "notes.csv", "test.csv", "train.jsonl"}
-    assert "the splits test, train, validation are read" in said
+    assert "the splits test, train, validation are read" in message
     with pytest.raises(UsageError, match=r"--split gold: .* has the splits test, train, validation.*--split all"):
         read_by(source, "gold")
     assert read_by(source / "train.csv") == ({"train.csv"}, "")
@@ -449,11 +456,11 @@ def test_documents_about_a_corpus_are_no_rows_of_it(
     }
     source = folder_of(tmp_path, {**texts, **dict.fromkeys(about, "about the data")})
     choices = {"targets_column": "folder"} if kind == "document" else {"targets_column": "text"}
-    made = prepared(source, tmp_path, format=kind, **choices)
-    assert {file.name for file in made.source.files} == set(texts)
-    said = capsys.readouterr().err
-    assert "README.md" in said
-    assert "LICENSE" in said
+    manifest = prepared(source, tmp_path, format=kind, **choices)
+    assert {file.name for file in manifest.source.files} == set(texts)
+    message = capsys.readouterr().err
+    assert "README.md" in message
+    assert "LICENSE" in message
 
 
 def test_a_folder_that_datasets_saved_is_a_sentence(tmp_path: Path) -> None:

@@ -82,12 +82,12 @@ LABELS: dict[str, tuple[list[Any], str]] = {
 def drawn_rows(draw: random.Random, *, newlines: bool = True) -> tuple[list[Row], dict[str, Any]]:
     """Rows with a text, perhaps an empty one, a label of some type, perhaps none, and perhaps a context."""
     values, label_map = LABELS[draw.choice(list(LABELS))]
-    lost, empty = draw.choice((0, 0, 0.2)), draw.choice((0, 0, 0.1))
+    null_share, empty = draw.choice((0, 0, 0.2)), draw.choice((0, 0, 0.1))
     rows: list[Row] = [
         {
             "text": "" if draw.random() < empty else text(draw, newlines=newlines),
-            "label": None if draw.random() < lost else draw.choice(values),
-            "context": None if draw.random() < lost else text(draw, newlines=newlines),
+            "label": None if draw.random() < null_share else draw.choice(values),
+            "context": None if draw.random() < null_share else text(draw, newlines=newlines),
         }
         for _ in range(draw.randrange(2, 40))
     ]
@@ -121,9 +121,11 @@ def as_csv(draw: random.Random, folder: Path) -> Table:
     if name == "rows.tsv":
         escape = ""
     frame = pandas.DataFrame(rows, dtype=object)
-    how = {"escapechar": escape, "doublequote": False} if escape else {}
+    escape_options = {"escapechar": escape, "doublequote": False} if escape else {}
     end = draw.choice(("\n", "\r\n"))
-    file = frame.to_csv(None, sep=delimiter, index=False, header=headed, quoting=quoting, lineterminator=end, **how)
+    file = frame.to_csv(
+        None, sep=delimiter, index=False, header=headed, quoting=quoting, lineterminator=end, **escape_options
+    )
     blank = end * draw.choice((0, 0, 2)) if headed else ""
     settings = {"encoding": encoding} if encoding != "utf-8-sig" else {}
     if delimiter not in ",;" and name == "rows.csv":
@@ -168,7 +170,7 @@ def as_parquet(draw: random.Random, folder: Path) -> Table:
     """Columns of odd types, some inside of others, as pyarrow reads them."""
     rows, options = drawn_rows(draw)
     label = pa.array([row["label"] for row in rows])
-    others = {
+    castable_types = {
         "double": [pa.float32(), pa.float64()],
         "int64": [pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.decimal128(21, 2)],
         "bool": [pa.bool_()],
@@ -182,9 +184,9 @@ def as_parquet(draw: random.Random, folder: Path) -> Table:
     }
     texts = pa.array([row["text"] for row in rows], pa.string())
     scores = options or str(label.type) != "double"  # float32 has other digits
-    label = label.cast(draw.choice(others.get(str(label.type), [label.type]) if scores else [pa.float64()]))
+    label = label.cast(draw.choice(castable_types.get(str(label.type), [label.type]) if scores else [pa.float64()]))
     columns: dict[str, Any] = {
-        "text": texts.cast(draw.choice(others["string"][:4])),
+        "text": texts.cast(draw.choice(castable_types["string"][:4])),
         "label": label,
         "context": pa.array([row["context"] for row in rows], pa.string()),
     }
@@ -217,7 +219,7 @@ def written(value: Any) -> str:
 def expected(table: Table, *, with_context: bool) -> list[tuple[str, str] | None]:
     """The example of each row, None for one that makes none."""
     words = dict(pair.split("=") for pair in table.options.get("label_map", "").split(",") if pair)
-    made: list[tuple[str, str] | None] = []
+    pairs: list[tuple[str, str] | None] = []
     for row in table.rows:
         inputs, label, context = (written(row.get(name)) for name in ("text", "label", "context"))
         if words and label:
@@ -226,8 +228,8 @@ def expected(table: Table, *, with_context: bool) -> list[tuple[str, str] | None
             label = words.get(label) or words.get(as_number, "")
         used = (inputs + context if with_context else inputs).strip()
         example = (f"{inputs} context: {context}" if with_context else inputs, label)
-        made.append(example if used and label.strip() else None)
-    return made
+        pairs.append(example if used and label.strip() else None)
+    return pairs
 
 
 def examples_of(table: Table, *, with_context: bool, tokenizer: Path) -> list[tuple[str, str] | None]:
@@ -245,18 +247,18 @@ def examples_of(table: Table, *, with_context: bool, tokenizer: Path) -> list[tu
     source = sources.resolve(str(table.path))
     requested = task_settings.requested(task, table.settings)
     decided = task_settings.decide(definition, task, requested, source=source, tokenizer=loading.load(str(tokenizer)))
-    make, made = BlockExamples(decided.settings, decided.task), dict[int, tuple[str, str] | None]()
+    make, pairs = BlockExamples(decided.settings, decided.task), dict[int, tuple[str, str] | None]()
     for file in row_limit.limited_files(decided.source.files, decided.settings, decided.task):
         for block in row_limit.scan(file, decided.settings, decided.task.task.corpus, block_bytes=700):
             examples = make(block)
-            for row, one in zip(examples["row"].to_pylist(), example_table.examples_of(examples), strict=True):
+            for row, example in zip(examples["row"].to_pylist(), example_table.examples_of(examples), strict=True):
                 text = (
-                    "".join(part if isinstance(part, str) else part.text for part in one.inputs)
-                    if isinstance(one, Example)
+                    "".join(part if isinstance(part, str) else part.text for part in example.inputs)
+                    if isinstance(example, Example)
                     else ""
                 )  # type: ignore[union-attr]
-                made[block.first_row + row] = (text, one.targets) if isinstance(one, Example) else None
-    return [made[number] for number in sorted(made)]
+                pairs[block.first_row + row] = (text, example.targets) if isinstance(example, Example) else None
+    return [pairs[number] for number in sorted(pairs)]
 
 
 def by_datasets(table: Table, cache: Path) -> list[Row]:
@@ -290,11 +292,11 @@ def test_rows_and_texts_are_those_that_others_read(tmp_path: Path, seed: int) ->
     with_context = draw.random() < 0.5
     right = expected(table, with_context=with_context)
     try:
-        found = examples_of(table, with_context=with_context, tokenizer=byt5(tmp_path / "byt5"))
+        examples = examples_of(table, with_context=with_context, tokenizer=byt5(tmp_path / "byt5"))
     except T5prepError as error:
         refused = str(error)
     else:
         refused = ""
-        assert found == right, table
+        assert examples == right, table
     assert "\n" not in refused
     assert not refused or not any(right) or "has no column" in refused or "both divide" in refused, (refused, table)

@@ -49,7 +49,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(data: Path) -> Path:
     """Answers to each record of validation, of which every other is wrong; the losses grow."""
     rows = t5prep.table(data, splits=["validation"]).read_all().to_pylist()
-    made = [
+    predictions = [
         {
             "id": row["id"],
             "prediction": row["target"] if n % 2 else "none of it",
@@ -58,7 +58,7 @@ def answers(data: Path) -> Path:
         }
         for n, row in enumerate(rows)
     ]
-    (data.parent / "eval.json").write_text(json.dumps({"predictions": made}))
+    (data.parent / "eval.json").write_text(json.dumps({"predictions": predictions}))
     return data.parent / "eval.json"
 
 
@@ -69,20 +69,20 @@ def explorer(data: Path, answers: Path) -> Explorer:
 
 @contextlib.contextmanager
 def serving(explorer: Explorer) -> Iterator[Server]:
-    made = Server(explorer, port=0)
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    server = Server(explorer, port=0)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield made
+        yield server
     finally:
-        made.close()
+        server.close()
         thread.join(timeout=300)
 
 
 @pytest.fixture
 def served(explorer: Explorer) -> Iterator[Server]:
-    with serving(explorer) as made:
-        yield made
+    with serving(explorer) as server:
+        yield server
 
 
 def page(served: Server, address: str = "/") -> str:
@@ -92,7 +92,7 @@ def page(served: Server, address: str = "/") -> str:
 
 
 # What a question asks for, and the same in Python, of a row of the table.
-ASKED: list[tuple[RowQuery, Any]] = [
+QUERIES: list[tuple[RowQuery, Any]] = [
     (RowQuery(), lambda row: True),
     (RowQuery(split="validation"), lambda row: row["split"] == "validation"),
     (RowQuery(target="high"), lambda row: row["target"] == "high"),
@@ -107,7 +107,7 @@ ASKED: list[tuple[RowQuery, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "holds"), ASKED, ids=[str(n) for n in range(len(ASKED))])
+@pytest.mark.parametrize(("wanted", "holds"), QUERIES, ids=[str(n) for n in range(len(QUERIES))])
 @pytest.mark.parametrize("sort", ["", "input_tokens", "-input_tokens", "-input_cut", "-loss", "near_duplicates"])
 def test_the_rows_that_are_asked_for(
     explorer: Explorer, data: Path, answers: Path, wanted: RowQuery, holds: Any, sort: str
@@ -117,78 +117,78 @@ def test_the_rows_that_are_asked_for(
     column = sort.removeprefix("-")
     if column:
         sign = -1 if sort.startswith("-") else 1
-        there = [row for row in expected if row[column] is not None]
-        there.sort(key=lambda row: sign * row[column])
-        expected = there + [row for row in expected if row[column] is None]
-    found: list[dict[str, Any]] = []
+        sortable_rows = [row for row in expected if row[column] is not None]
+        sortable_rows.sort(key=lambda row: sign * row[column])
+        expected = sortable_rows + [row for row in expected if row[column] is None]
+    page_rows: list[dict[str, Any]] = []
     for number in range(1, 9):
-        found += explorer.shown(
+        page_rows += explorer.shown(
             RowQuery.read({**{k: str(v) for k, v in vars(wanted).items()}, "sort": sort, "page": str(number)})
         )
-    assert found == expected
+    assert page_rows == expected
     assert wanted == RowQuery(search=".*") or expected
 
 
 def test_an_address_says_what_it_was_made_of() -> None:
-    wanted = RowQuery(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
-    asked = wanted.address(page=7)
-    said = {name: values[-1] for name, values in urllib.parse.parse_qs(asked.partition("?")[2]).items()}
-    assert (RowQuery.read(said), RowQuery.read(said).page) == (wanted, 7)
+    query = RowQuery(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
+    address = query.address(page=7)
+    parameters = {name: values[-1] for name, values in urllib.parse.parse_qs(address.partition("?")[2]).items()}
+    assert (RowQuery.read(parameters), RowQuery.read(parameters).page) == (query, 7)
     assert RowQuery.read({"page": "0", "least": "-3", "most": "x", "sort": "DROP", "other": "1"}) == RowQuery()
 
 
 def test_a_row_has_its_tokens_and_its_life(served: Server, explorer: Explorer, data: Path) -> None:
-    number = next(int(one) for one in explorer.rows(RowQuery(cut="yes", split="train")))
+    number = next(int(row_number) for row_number in explorer.rows(RowQuery(cut="yes", split="train")))
     row = explorer.row("records", number)
-    told = page(served, f"/row?number={number}")
+    row_page = page(served, f"/row?number={number}")
     tokens = re.findall(
-        r'<span class="(?:text|tail|unknown)" title="[^"]*">([^<]*)</span>', told.partition('class="record"')[2]
+        r'<span class="(?:text|tail|unknown)" title="[^"]*">([^<]*)</span>', row_page.partition('class="record"')[2]
     )
     spoken = html.unescape("".join(tokens)).replace(" ", "")
     assert spoken == re.sub(r"<extra_id_\d+>|</s>| ", "", row["input"]) + row["target"]
-    assert told.count('<span class="marker"') == 2  # in the key, and in the record
+    assert row_page.count('<span class="marker"') == 2  # in the key, and in the record
     life = t5prep.why(row["id"], data)
-    assert f"{life['source']['file']}, row {life['source']['row']:,}, byte {life['source']['byte']:,}" in told
+    assert f"{life['source']['file']}, row {life['source']['row']:,}, byte {life['source']['byte']:,}" in row_page
     assert life["tokens"]["cut_input"]
-    assert html.escape(life["tokens"]["cut_input"][0][:60]) in told
-    assert f"t5prep why {row['id']} --data" in told
+    assert html.escape(life["tokens"]["cut_input"][0][:60]) in row_page
+    assert f"t5prep why {row['id']} --data" in row_page
 
 
 def test_a_wrong_answer_stands_with_its_record(served: Server, explorer: Explorer) -> None:
-    shown = page(served, "/?answer=wrong&sort=-loss")
-    (first, *_) = re.findall(r"/row\?[^\"]*number=(\d+)", shown)
-    losses = [float(one) for one in re.findall(r'<td data-name="loss" class="n">(\d+\.\d{3})</td>', shown)]
+    list_page = page(served, "/?answer=wrong&sort=-loss")
+    (first, *_) = re.findall(r"/row\?[^\"]*number=(\d+)", list_page)
+    losses = [float(loss) for loss in re.findall(r'<td data-name="loss" class="n">(\d+\.\d{3})</td>', list_page)]
     assert losses == sorted(losses, reverse=True)
     assert losses
-    told = page(served, f"/row?number={first}")
-    assert "Answer of the model, wrong: <b>none of it</b>" in told
+    row_page = page(served, f"/row?number={first}")
+    assert "Answer of the model, wrong: <b>none of it</b>" in row_page
 
 
 def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(served: Server, explorer: Explorer) -> None:
-    wanted = RowQuery(split="validation", answer="wrong", sort="-loss")
-    rows, there, met = [int(one) for one in explorer.rows(wanted)], page(served, wanted.address()), []
-    link: str | None = re.search(r'<td data-name="id"><a href="([^"]*)"', there)[1]
+    query = RowQuery(split="validation", answer="wrong", sort="-loss")
+    rows, list_page, met = [int(row_number) for row_number in explorer.rows(query)], page(served, query.address()), []
+    link: str | None = re.search(r'<td data-name="id"><a href="([^"]*)"', list_page)[1]
     while link:
-        told = page(served, html.unescape(link))
+        row_page = page(served, html.unescape(link))
         met.append(int(link.rpartition("=")[2]))
-        assert html.unescape(re.search(r'<nav class="views"><a href="([^"]*)"', told)[1]) == wanted.address()
-        found = re.search(r'<a href="([^"]*)" rel="next"', told)
-        link = found and found[1]
+        assert html.unescape(re.search(r'<nav class="views"><a href="([^"]*)"', row_page)[1]) == query.address()
+        match = re.search(r'<a href="([^"]*)" rel="next"', row_page)
+        link = match and match[1]
     assert met == rows
     elsewhere = next(number for number in range(explorer.counts["records"]) if number not in rows)
-    assert f'"/row?number={elsewhere + 1}" rel="next"' in page(served, wanted.address(number=elsewhere))
+    assert f'"/row?number={elsewhere + 1}" rel="next"' in page(served, query.address(number=elsewhere))
 
 
 def test_near_duplicates_lead_to_each_other(served: Server, explorer: Explorer) -> None:
     (rejected,) = explorer.shown(RowQuery(view="rejected", reason="near duplicate"))
-    told = page(served, f"/row?view=rejected&number={rejected['number']}")
-    kept = html.unescape(re.search(r'<a href="(/\?search=[^"]*)"', told)[1])  # type: ignore[index]
-    (number,) = re.findall(r"/row\?[^\"]*number=(\d+)", page(served, kept))
+    row_page = page(served, f"/row?view=rejected&number={rejected['number']}")
+    kept_row_link = html.unescape(re.search(r'<a href="(/\?search=[^"]*)"', row_page)[1])  # type: ignore[index]
+    (number,) = re.findall(r"/row\?[^\"]*number=(\d+)", page(served, kept_row_link))
     assert explorer.row("records", int(number))["near_duplicates"] == 1
-    back = html.unescape(
+    rejected_link = html.unescape(
         re.search(r'<a href="(/\?view=rejected[^"]*search=[^"]*)"', page(served, f"/row?number={number}"))[1]
     )  # type: ignore[index]
-    assert re.search(rf'"/row\?view=rejected&amp;[^"]*number={rejected["number"]}"', page(served, back))
+    assert re.search(rf'"/row\?view=rejected&amp;[^"]*number={rejected["number"]}"', page(served, rejected_link))
 
 
 def test_rejected_rows_have_their_reasons(served: Server) -> None:
@@ -196,12 +196,12 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
     assert "empty text" in page(served, "/?view=rejected&reason=empty+text")
     assert "No row matches" in page(served, "/?view=rejected&search=unheard-of")
     (near,) = served.explorer.shown(RowQuery(view="rejected", reason="near duplicate"))
-    found = page(served, RowQuery(view="rejected", search=near["input"][:30]).address())
-    assert near["input"].partition("\n")[0] in html.unescape(found)
-    assert found.count("/row?view=rejected&amp;") == 1
-    told = page(served, "/row?view=rejected&number=0")
-    assert "Rejected: " in told
-    assert "(left at: task)" in told
+    list_page = page(served, RowQuery(view="rejected", search=near["input"][:30]).address())
+    assert near["input"].partition("\n")[0] in html.unescape(list_page)
+    assert list_page.count("/row?view=rejected&amp;") == 1
+    row_page = page(served, "/row?view=rejected&number=0")
+    assert "Rejected: " in row_page
+    assert "(left at: task)" in row_page
     served.run = "runs/mine"
     assert "--run runs/mine" in page(served, "/row?number=0")
     assert "--run" not in page(served, "/row?view=rejected&number=0"), "no step saw it"
@@ -249,12 +249,12 @@ def test_every_layout_can_be_looked_at(tmp_path: Path, layout: str) -> None:
 
 
 def test_a_table_is_made_once(data: Path, explorer: Explorer) -> None:
-    made: list[int] = []
-    Explorer(data, on_progress=made.append)
-    assert made == []
+    progress: list[int] = []
+    Explorer(data, on_progress=progress.append)
+    assert progress == []
     CliRunner().invoke(main, ["cache", "clear", "tables"])
-    Explorer(data, on_progress=made.append)
-    assert sum(made) == explorer.counts["records"] == len(explorer.table("records"))
+    Explorer(data, on_progress=progress.append)
+    assert sum(progress) == explorer.counts["records"] == len(explorer.table("records"))
     assert explorer.counts["rejected"] == len(explorer.table("rejected"))
 
 
@@ -269,8 +269,8 @@ def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
         assert "its source is not read again" in page(served, "/row?number=0")
         assert [row["input"] for row in served.explorer.shown(RowQuery(view="rejected"))] == [None]
     moved = write_csv(tmp_path / "moved" / "a.csv", rows)
-    (there,) = Explorer(tmp_path / "d", source=str(moved)).shown(RowQuery(view="rejected"))
-    assert '"Body": ""' in there["input"]
+    (rejected_row,) = Explorer(tmp_path / "d", source=str(moved)).shown(RowQuery(view="rejected"))
+    assert '"Body": ""' in rejected_row["input"]
 
 
 def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
@@ -320,12 +320,16 @@ def test_what_strangers_wrote_stays_text(hostile: Path, target: str) -> None:
         addresses += [f"/row?number={number}" for number in range(3)]
         addresses += [f"/row?view=rejected&number={number}" for number in range(served.explorer.counts["rejected"])]
         for address in addresses:
-            said = page(served, address)
-            assert "<script" not in said, address
-            assert "<img" not in said, address
-            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", said), address
-        found = browser.read(served.url, f"{served.url}row?number=0", f"{served.url}row?view=rejected&number=0")
-        assert all("<title>" in one and "<title>gone" not in one for one in found)
+            page_text = page(served, address)
+            assert "<script" not in page_text, address
+            assert "<img" not in page_text, address
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page_text), address
+        rendered_pages = browser.read(
+            served.url, f"{served.url}row?number=0", f"{served.url}row?view=rejected&number=0"
+        )
+        assert all(
+            "<title>" in rendered_page and "<title>gone" not in rendered_page for rendered_page in rendered_pages
+        )
 
 
 @pytest.mark.parametrize("damaged", ["shard", "rejected"])

@@ -43,13 +43,13 @@ def test_it_says_what_the_answer_says(tmp_path: Path) -> None:
     assert plan.epoch
     assert plan.epoch.price
     text = written([plan], tmp_path / "plan.html")
-    seen = unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL))
+    page_text = unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL))
     for line in report.lines(plan.answer, model="t5-base"):
-        assert " ".join(line.split()) in " ".join(seen.split())
-    assert f"{plan.step_seconds * 1e3:.1f} ms" in seen
-    assert f"{plan.epoch.price:.2f}" in seen
-    assert re.search(r"gradient: einsum\s+600\s+58%", seen)
-    assert re.search(r"all others\s+40\s", seen)
+        assert " ".join(line.split()) in " ".join(page_text.split())
+    assert f"{plan.step_seconds * 1e3:.1f} ms" in page_text
+    assert f"{plan.epoch.price:.2f}" in page_text
+    assert re.search(r"gradient: einsum\s+600\s+58%", page_text)
+    assert re.search(r"all others\s+40\s", page_text)
     bars = [float(width) for width in re.findall(r'style="width: ([\d.]+)%"', text)]
     assert bars[:5] == pytest.approx([100 * part / 15.75 for part in (1, 0.5, 3, 0.25, 4.75)], abs=0.6)
     assert "src=" not in text
@@ -82,23 +82,25 @@ def test_it_replaces_no_other_file(tmp_path: Path) -> None:
 
 def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "stages", lambda question, **_: iter([a_plan()]))
-    asked = ["plan", "--model", "t5-base", "--html", str(tmp_path / "one.html")]
-    done = CliRunner().invoke(cli.main, asked, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert "page: " in done.stderr
+    arguments = ["plan", "--model", "t5-base", "--html", str(tmp_path / "one.html")]
+    result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "page: " in result.stderr
     assert "t5-base" in (tmp_path / "one.html").read_text()
-    done = CliRunner().invoke(cli.main, [*asked, "--sweep", "--tpu", "v5e-8", "--tpu", "v6e-8"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(
+        cli.main, [*arguments, "--sweep", "--tpu", "v5e-8", "--tpu", "v6e-8"], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
     assert (tmp_path / "one.html").read_text().count("<h2>") == 3
-    done = CliRunner().invoke(cli.main, [*asked, "--lengths", "--data", "x"], catch_exceptions=False)
-    assert done.exit_code == 1
-    assert "--html shows answers for one layout" in done.stderr
+    result = CliRunner().invoke(cli.main, [*arguments, "--lengths", "--data", "x"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "--html shows answers for one layout" in result.stderr
 
 
 def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "stages", lambda question, **_: pytest.fail("it was compiled"))
     (tmp_path / "notes.txt").write_text("mine")
-    done = CliRunner().invoke(cli.main, ["plan", "--model", "t5-base", "--html", str(tmp_path / "notes.txt")])
-    assert done.exit_code == 1
-    assert "another file, which would be replaced" in done.stderr
+    result = CliRunner().invoke(cli.main, ["plan", "--model", "t5-base", "--html", str(tmp_path / "notes.txt")])
+    assert result.exit_code == 1
+    assert "another file, which would be replaced" in result.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"

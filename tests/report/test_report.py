@@ -48,12 +48,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_rows_that_lost_most_are_ranked(data: Path, tmp_path: Path) -> None:
     page = report.write(data, out=tmp_path / "report.html").read_text()
     worst = manifest.load(data).ledger["inputs"]["worst"]
-    places = [page.index(f"<td>{one['id']}</td>") for one in worst]
+    places = [page.index(f"<td>{row['id']}</td>") for row in worst]
     assert len(places) >= 6
     assert places == sorted(places)
-    shown = page[page.index("Examples of cut records") :]
-    in_train = [one for one in worst if one["split"] == "train"]
-    assert f"<h3>{in_train[0]['id']} " in shown[: shown.index("<h2>")]
+    section = page[page.index("Examples of cut records") :]
+    in_train = [row for row in worst if row["split"] == "train"]
+    assert f"<h3>{in_train[0]['id']} " in section[: section.index("<h2>")]
 
 
 def test_a_split_of_few_texts_has_no_labels(tmp_path: Path) -> None:
@@ -82,18 +82,18 @@ def _tags(page: str) -> list[tuple[str, dict]]:
 
 def test_the_page_says_what_the_manifest_says(data: Path, tmp_path: Path) -> None:
     page = report.write(data, out=tmp_path / "report.html").read_text()
-    made = manifest.load(data)
-    cut = made.ledger["inputs"]
+    dataset = manifest.load(data)
+    cut = dataset.ledger["inputs"]
     assert cut["rows_cut"] >= 6
-    for said in (
-        made.digest,
+    for text in (
+        dataset.digest,
         f"{cut['tokens_lost']:,} tokens",
         "limit 128",
         "unknown label",
         "rows.csv",
         "as prepared",
     ):
-        assert said in page
+        assert text in page
     assert 'class="marker"' in page
     assert 'class="tail"' in page
     assert "padding × " in page
@@ -113,18 +113,21 @@ def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: 
     prepared(source, tmp_path / "data", tokenizer="sample:")
     prepared(source, tmp_path / "kept", tokenizer="sample:", keep_newlines=True)
 
-    def told(data: str) -> str:
+    def read_lost_characters(data: str) -> str:
         page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
         return page[: page.index("<h2>Lengths")].partition("Characters lost by the tokenizer")[2]
 
-    assert "examples of rows.csv" in told("data")
-    assert '<td>中 U+4E2D CJK UNIFIED IDEOGRAPH-4E2D</td><td class="n">30</td><td>&lt;unk&gt;</td>' in told("data")
-    assert "<td>newline</td>" in told("data")
-    assert "<td>newline</td>" not in told("kept")
+    assert "examples of rows.csv" in read_lost_characters("data")
+    assert (
+        '<td>中 U+4E2D CJK UNIFIED IDEOGRAPH-4E2D</td><td class="n">30</td><td>&lt;unk&gt;</td>'
+        in read_lost_characters("data")
+    )
+    assert "<td>newline</td>" in read_lost_characters("data")
+    assert "<td>newline</td>" not in read_lost_characters("kept")
     source.write_text(source.read_text() + "one,row,more,low\n")
-    assert told("data") == ""
+    assert read_lost_characters("data") == ""
     source.unlink()
-    assert told("data") == ""
+    assert read_lost_characters("data") == ""
 
 
 def test_characters_are_counted_after_filters(tmp_path: Path) -> None:
@@ -132,24 +135,28 @@ def test_characters_are_counted_after_filters(tmp_path: Path) -> None:
     texts = ["this is a fine line.\nþ is cut", "this is a 中 line of bad text.", "this is a fine line of text."]
     rows = [json.dumps({"text": texts[number % 3], "label": "x"}) for number in range(30)]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
-    how = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label"}, "tokenizer": "sample:"}
+    prepare_options = {
+        "task": "text2text",
+        "options": {"inputs_column": "text", "targets_column": "label"},
+        "tokenizer": "sample:",
+    }
     source = tmp_path / "rows.jsonl"
-    prepared(source, tmp_path / "plain", **how)
-    prepared(source, tmp_path / "filtered", **how, filter=("c4:sentences=1", "pattern:drop=bad"))
+    prepared(source, tmp_path / "plain", **prepare_options)
+    prepared(source, tmp_path / "filtered", **prepare_options, filter=("c4:sentences=1", "pattern:drop=bad"))
     (tmp_path / "own.py").write_text(
         "import pathlib\npathlib.Path(__file__ + '.run').touch()\ndef same(text): return text"
     )
-    prepared(source, tmp_path / "own", **how, filter=(f"{tmp_path}/own.py:same",))
+    prepared(source, tmp_path / "own", **prepare_options, filter=(f"{tmp_path}/own.py:same",))
     (tmp_path / "own.py.run").unlink()
 
-    def told(data: str) -> str:
+    def read_lost_characters(data: str) -> str:
         page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
         return page[: page.index("<h2>Lengths")].partition("Characters lost by the tokenizer")[2]
 
-    assert [mark in told("plain") for mark in "þ中"] == [True, True]
-    assert [mark in told("filtered") for mark in "þ中"] == [False, False]
-    assert "the first 20 examples of rows.jsonl" in told("filtered")
-    assert told("own") == ""  # a manifest's file is not run
+    assert [mark in read_lost_characters("plain") for mark in "þ中"] == [True, True]
+    assert [mark in read_lost_characters("filtered") for mark in "þ中"] == [False, False]
+    assert "the first 20 examples of rows.jsonl" in read_lost_characters("filtered")
+    assert read_lost_characters("own") == ""  # a manifest's file is not run
     assert not (tmp_path / "own.py.run").exists()
 
 
@@ -170,15 +177,15 @@ def test_characters_of_rows_that_are_not_all_examples_and_of_columns_divided_by_
     (tmp_path / "rows.csv").write_text("text;label\n" + "".join(f"{number} is þ;x\n" for number in range(10)))
     options = {"inputs_column": "text", "targets_column": "label"}
     for name, delimiter in (("rows.jsonl", ""), ("rows.csv", ";")):
-        how = {"task": "text2text", "options": options, "tokenizer": "sample:", "delimiter": delimiter}
-        prepared(tmp_path / name, tmp_path / f"{name}-data", **how)
+        prepare_options = {"task": "text2text", "options": options, "tokenizer": "sample:", "delimiter": delimiter}
+        prepared(tmp_path / name, tmp_path / f"{name}-data", **prepare_options)
         page = report.write(tmp_path / f"{name}-data", out=tmp_path / "report.html").read_text()
         assert '<td>þ U+00FE LATIN SMALL LETTER THORN</td><td class="n">10</td>' in page, name
 
 
 def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
-    one, two = (report.write(data, out=tmp_path / f"{i}.html").read_bytes() for i in range(2))
-    assert one == two
+    first_page, second_page = (report.write(data, out=tmp_path / f"{i}.html").read_bytes() for i in range(2))
+    assert first_page == second_page
 
 
 def test_data_stays_text_and_nothing_is_fetched(data: Path, tmp_path: Path) -> None:
@@ -200,15 +207,15 @@ def test_links_lead_to_examples_of_a_class_a_reason_and_a_length(data: Path, tmp
     assert set(leads) <= {attributes.get("id") for _, attributes in tags}
     dataset = manifest.load(data)
     for kind, count in (("class", 3), ("reason", len(dataset.rejected)), ("length", 3)):
-        assert sum(one.startswith(f"{kind}-") for one in leads) == count, kind
+        assert sum(lead.startswith(f"{kind}-") for lead in leads) == count, kind
     rows = {record.id: record for record in inspect_records.records(Dataset(data), split="train", count=2000)}
     lengths = {id: sum(token != 0 for token in record.input_ids) for id, record in rows.items()}
-    for name, wanted in (("1", min(lengths.values())), ("3", max(lengths.values()))):
+    for name, expected_length in (("1", min(lengths.values())), ("3", max(lengths.values()))):
         (id,) = re.findall(r"<h3>([^<]+) <", page.partition(f'id="length-{name}"')[2].partition('class="tokens"')[0])
-        assert lengths[id] == wanted
+        assert lengths[id] == expected_length
     for number, label in re.findall(r'<a href="#class-(\d)">(\w+)</a>', page):
-        shown = page.partition(f'id="class-{number}"')[2].partition("<h3 id=")[0]
-        ids = re.findall(r"<h3>([^<]+) <", shown)
+        section = page.partition(f'id="class-{number}"')[2].partition("<h3 id=")[0]
+        ids = re.findall(r"<h3>([^<]+) <", section)
         assert 1 <= len(ids) <= 3
         assert rows[ids[0]].targets.startswith(label)
 
@@ -223,16 +230,16 @@ def test_ids_in_the_page_are_unique(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_without_the_tokenizer_says_so(data: Path, tmp_path: Path) -> None:
-    gone = tmp_path / "gone.model"
-    shutil.copy(tokenizer_path(), gone)
+    model_path = tmp_path / "gone.model"
+    shutil.copy(tokenizer_path(), model_path)
     rows = write_csv(tmp_path / "rows.csv", questions(20))
-    prepared(rows, tmp_path / "data", tokenizer=str(gone))
-    gone.unlink()
+    prepared(rows, tmp_path / "data", tokenizer=str(model_path))
+    model_path.unlink()
     page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
     assert "The records cannot be decoded" in page
     assert "gone.model does not exist" in page
     with pytest.raises(TokenizerError):
-        report.write(tmp_path / "data", out=tmp_path / "report.html", tokenizer=str(gone))
+        report.write(tmp_path / "data", out=tmp_path / "report.html", tokenizer=str(model_path))
     assert 'class="record"' in report.write(tmp_path / "data", out=tmp_path / "r.html", tokenizer="sample:").read_text()
 
 
@@ -254,27 +261,27 @@ def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"no manifest\.json"):
         report.write(tmp_path, out=tmp_path / "report.html")
     (tmp_path / "runs").mkdir()
-    said = r'rusn does not exist\. Did you mean ".*/runs"\? Name a prepared dataset, or a training run\.$'
-    with pytest.raises(DatasetError, match=said):
+    pattern = r'rusn does not exist\. Did you mean ".*/runs"\? Name a prepared dataset, or a training run\.$'
+    with pytest.raises(DatasetError, match=pattern):
         report.write(tmp_path / "rusn", out=tmp_path / "report.html")
 
 
 def test_a_manifest_without_percentiles_has_a_page(data: Path, tmp_path: Path) -> None:
     """The JSON Schema lets them be left out."""
-    made = manifest.load(data)
-    del made.ledger["inputs"]["tokens_before"]
+    dataset = manifest.load(data)
+    del dataset.ledger["inputs"]["tokens_before"]
     shutil.copytree(data, tmp_path / "data")
-    (tmp_path / "data" / manifest.NAME).write_text(made.sealed().dumps())
+    (tmp_path / "data" / manifest.NAME).write_text(dataset.sealed().dumps())
     page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
     assert "Half have at most" not in page
 
 
 def test_a_split_without_shards_has_a_page(data: Path, tmp_path: Path) -> None:
-    made = manifest.load(data)
-    empty = dataclasses.replace(made.splits["validation"], shards=[], records=0, examples=0)
-    made = dataclasses.replace(made, splits={**made.splits, "validation": empty}).sealed()
+    dataset = manifest.load(data)
+    empty = dataclasses.replace(dataset.splits["validation"], shards=[], records=0, examples=0)
+    dataset = dataclasses.replace(dataset, splits={**dataset.splits, "validation": empty}).sealed()
     shutil.copytree(data, tmp_path / "data")
-    (tmp_path / "data" / "manifest.json").write_text(made.dumps())
+    (tmp_path / "data" / "manifest.json").write_text(dataset.dumps())
     assert "validation: no shards." in report.write(tmp_path / "data", out=tmp_path / "a.html").read_text()
 
 
@@ -296,21 +303,19 @@ def test_a_dataset_in_a_bucket(data: Path, bucket: str, tmp_path: Path) -> None:
         report.write(f"{bucket}/set", out=tmp_path / "a").read_bytes()
         == report.write(data, out=tmp_path / "b").read_bytes()
     )
-    shown = [
-        CliRunner().invoke(main, ["inspect", where, "-n", "3", "--json"]) for where in (f"{bucket}/set", str(data))
-    ]
-    assert [one.exit_code for one in shown] == [0, 0]
-    assert json.loads(shown[0].stdout) == json.loads(shown[1].stdout)
+    results = [CliRunner().invoke(main, ["inspect", uri, "-n", "3", "--json"]) for uri in (f"{bucket}/set", str(data))]
+    assert [result.exit_code for result in results] == [0, 0]
+    assert json.loads(results[0].stdout) == json.loads(results[1].stdout)
 
 
 def test_bars_add_up_to_all_texts() -> None:
     """The heights of a chart's bars, in its own units, are in the ratio of the counts."""
-    drawn = charts.histogram({16: 100, 32: 50, 48: 25}, step=16, limit=40, quantity="tokens")
+    svg = charts.histogram({16: 100, 32: 50, 48: 25}, step=16, limit=40, quantity="tokens")
     heights = [
         float(bottom) - float(top)
         for bottom, top, fill in re.findall(
             r'<path d="M [\d.]+ ([\d.]+) \nL [\d.]+ [\d.]+ \nL [\d.]+ ([\d.]+) [^"]*" clip-path="[^"]*" style="fill: var\((--\w+)',
-            drawn,
+            svg,
         )
         if fill in ("--one", "--two")
     ]
@@ -318,10 +323,10 @@ def test_bars_add_up_to_all_texts() -> None:
 
 
 def test_what_is_over_the_limit_is_another_colour() -> None:
-    drawn = charts.histogram({16: 10, 512: 10, 9000: 1}, step=16, limit=512, quantity="tokens")
-    assert "var(--one)" in drawn
-    assert "var(--two)" in drawn
-    assert "the last bar: all over" in drawn
+    svg = charts.histogram({16: 10, 512: 10, 9000: 1}, step=16, limit=512, quantity="tokens")
+    assert "var(--one)" in svg
+    assert "var(--two)" in svg
+    assert "the last bar: all over" in svg
     assert "var(--two)" not in charts.histogram({16: 10, 512: 10}, step=16, limit=512, quantity="tokens")
 
 
@@ -363,8 +368,8 @@ def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None
 def test_a_package_that_is_missing_is_named_before_the_work(data: Path, missing: str, line: str, said: str) -> None:
     words = [word.format(data=data) for word in line.split()]
     hide = f"import sys; sys.modules[{missing!r}] = None; from t5prep.cli import main; main({words})"
-    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False)
-    assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+    result = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False)
+    assert (result.returncode, said in result.stderr) == (1, True), result.stderr
 
 
 def test_what_filters_and_near_duplicates_did_is_shown(tmp_path: Path) -> None:

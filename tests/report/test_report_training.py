@@ -27,10 +27,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run leaves (t5prep.training.run.run), without training one."""
     folder = tmp_path_factory.mktemp("run")
     write_csv(folder / "rows.csv", questions(20))
-    made = prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=64)
+    dataset = prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=64)
     run = folder / "run"
     run.mkdir()
-    (run / "manifest-0.json").write_text(made.dumps())
+    (run / "manifest-0.json").write_text(dataset.dumps())
     (run / "train.json").write_text(
         json.dumps({"model": "tiny", "steps": 60, "eval_split": "validation", "note": EVIL})
     )
@@ -41,13 +41,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _answers(path: Path, **changes: Any) -> Path:
-    said = {
+    answers = {
         "checkpoint": "run/checkpoints/00000060",
         "metrics": {"accuracy": 0.75, "labels": ["low", EVIL], "confusion": [[30, 10, 0], [5, 15, 1]]},
         "worst": [{"id": EVIL, "input": EVIL, "target": "low", "prediction": EVIL, "loss": 7.125}],
         "sample": [{"id": "drawn", "input": EVIL, "target": "low", "prediction": EVIL, "loss": 3.125}],
     }
-    path.write_text(json.dumps({**said, **changes}))
+    path.write_text(json.dumps({**answers, **changes}))
     return path
 
 
@@ -55,7 +55,7 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
     answers = _answers(tmp_path / "eval.json")
     path = report.write(run, out=tmp_path / "a.html", answers=answers)
     page = path.read_text()
-    for said in (
+    for text in (
         "60 / 60",
         "tiny",
         "training",
@@ -67,7 +67,7 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
         "so_quality",
         "Confusion matrix",
     ):
-        assert said in page
+        assert text in page
     assert page.count("<svg") == 2  # loss and accuracy: a rate that never changes is no curve
     assert "Differences from the closest built-in recipe, <code>tiny</code>" in page
     assert "<script" not in page
@@ -80,8 +80,8 @@ def test_the_headline_is_the_best_that_is_kept_and_near_copies_are_a_table(run: 
     shutil.copytree(run, folder)
     scores = ((30, 0.9342, 0.8), (60, 0.9289, 0.7))
     lines = [
-        {"step": step, "validation_accuracy": one, "validation_f1_macro": f1, "validation_mcc": one - 0.1}
-        for step, one, f1 in scores
+        {"step": step, "validation_accuracy": accuracy, "validation_f1_macro": f1, "validation_mcc": accuracy - 0.1}
+        for step, accuracy, f1 in scores
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = report.write(folder, out=tmp_path / "a.html").read_text()
@@ -112,16 +112,16 @@ def test_answers_of_another_shape_are_no_traceback(run: Path, tmp_path: Path, ch
 
 
 def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    begun.mkdir()
-    (begun / "train.json").write_text('{"model": "tiny"}')
-    (begun / "manifest-0.json").write_text("{}")
-    page = report.write(begun, out=tmp_path / "a.html").read_text()
+    run_folder = tmp_path / "begun"
+    run_folder.mkdir()
+    (run_folder / "train.json").write_text('{"model": "tiny"}')
+    (run_folder / "manifest-0.json").write_text("{}")
+    page = report.write(run_folder, out=tmp_path / "a.html").read_text()
     assert "Nothing has been measured twice yet" in page
     assert "is not a t5prep manifest" in page
-    (begun / "train.json").write_text("{")
+    (run_folder / "train.json").write_text("{")
     with pytest.raises(DatasetError, match="cannot be read"):
-        report.write(begun, out=tmp_path / "a.html")
+        report.write(run_folder, out=tmp_path / "a.html")
     deep = tmp_path / "deep"
     shutil.copytree(run, deep)
     with open(deep / "metrics.jsonl", "a") as file:
@@ -193,25 +193,25 @@ def test_accuracy_of_tokens_and_of_classes_are_two_panels() -> None:
         training._Line(step, {"validation_accuracy": step / 30, "validation_token_accuracy": 0.8 + step / 1000}, "")
         for step in (10, 20)
     ]
-    drawn = training._curves(lines, split="validation")
-    assert list(drawn) == ["accuracy", "token_accuracy"]
-    assert list(drawn["accuracy"]) == ["evaluation"]
-    assert sorted(drawn["token_accuracy"]) == ["evaluation", "training"]
+    curves = training._curves(lines, split="validation")
+    assert list(curves) == ["accuracy", "token_accuracy"]
+    assert list(curves["accuracy"]) == ["evaluation"]
+    assert sorted(curves["token_accuracy"]) == ["evaluation", "training"]
 
 
 def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    shutil.copytree(run, own)
+    run_folder = tmp_path / "own"
+    shutil.copytree(run, run_folder)
     recipe = {
         **json.loads(config.dumps(config.build(config.read_recipe("tiny")))),
         "batch": 64,
         "eval_split": "validation",
     }
-    (own / "train.json").write_text(json.dumps({**recipe, "dtype": "bfloat16"}))
-    (own / "config.json").write_text(json.dumps(ModelConfig(vocab_size=128).to_json()))
-    split = manifest.loads((own / "manifest-0.json").read_text(), location="").splits["train"]
+    (run_folder / "train.json").write_text(json.dumps({**recipe, "dtype": "bfloat16"}))
+    (run_folder / "config.json").write_text(json.dumps(ModelConfig(vocab_size=128).to_json()))
+    split = manifest.loads((run_folder / "manifest-0.json").read_text(), location="").splits["train"]
     speed_then = 64 * sum(split.tokens.values()) / split.records / 2.25  # a step in 2.25 seconds
-    with open(own / "metrics.jsonl", "a") as file:
+    with open(run_folder / "metrics.jsonl", "a") as file:
         for step in (70, 80):
             speed = {
                 "step": step,
@@ -222,7 +222,7 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
             print("\n" + json.dumps(speed), file=file)
     classes = {"low": {"precision": 0.5, "recall": 0.25, "f1": 0.3333, "support": 40}, EVIL: {"f1": "x"}}
     answers = _answers(tmp_path / "eval.json", metrics={"per_class": classes})
-    page = report.write(own, out=tmp_path / "a.html", answers=answers).read_text()
+    page = report.write(run_folder, out=tmp_path / "a.html", answers=answers).read_text()
     assert "Differences from the closest built-in recipe, <code>tiny</code>" in page
     assert "<tr><td>batch</td><td>32</td><td>64</td></tr>" in page
     assert "<b>3.0 min</b><span>training time, approximate</span>" in page
@@ -247,5 +247,5 @@ def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
 def test_pages_and_questions_to_plan_need_no_tensorflow() -> None:
     """`make prep` writes a page in an environment that has none."""
     code = "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training, t5prep.planning.question"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -66,13 +66,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.service.submit(body))
 
     def do_GET(self) -> None:
-        asked = re.search(r"/(messages|metrics)(\?|$)", self.path)
-        failed = asked and asked[1] == "messages" and self.service.state == "JOB_STATE_FAILED"
+        match = re.search(r"/(messages|metrics)(\?|$)", self.path)
+        failed = match and match[1] == "messages" and self.service.state == "JOB_STATE_FAILED"
         of_messages = {"jobMessages": [{"id": "1", **_ERROR}]} if failed else {}
-        self._answer(of_messages if asked else self.service.said())
+        self._answer(of_messages if match else self.service.said())
 
-    def _answer(self, said: Any) -> None:
-        data = json.dumps(said).encode()
+    def _answer(self, payload: Any) -> None:
+        data = json.dumps(payload).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

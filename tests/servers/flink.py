@@ -86,17 +86,17 @@ class Cluster:
             f"--environment_config=localhost:{self.pool}",
         ]
 
-    def ask(self, what: str) -> Any:
+    def ask(self, path: str) -> Any:
         """Return an answer of the job manager's REST API."""
-        with urllib.request.urlopen(f"http://localhost:{self.rest}/{what}", timeout=300) as answer:
+        with urllib.request.urlopen(f"http://localhost:{self.rest}/{path}", timeout=300) as answer:
             return json.load(answer)
 
     def lose_one_at_work(self) -> None:
         """Kill a task manager that is at work on a job now; to be called by what the job waits for."""
         running = [task["taskmanager-id"] for task in self._tasks() if task["status"] == "RUNNING"]
-        lost = self.task_managers[running[0]]
-        lost.kill()
-        lost.wait()
+        process = self.task_managers[running[0]]
+        process.kill()
+        process.wait()
         self.lost = running[0]
 
     def attempts(self) -> int:
@@ -106,9 +106,9 @@ class Cluster:
     def elements(self) -> dict[str, list[int]]:
         """Return by the name of each step how many elements each task manager took in and gave out there."""
         counts = {}
-        for place, name in self._steps():
-            metrics = [each["metrics"] for each in self.ask(f"{place}/taskmanagers")["taskmanagers"]]
-            counts[name] = [one["read-records"] + one["write-records"] for one in metrics]
+        for path, name in self._steps():
+            metrics = [task_manager["metrics"] for task_manager in self.ask(f"{path}/taskmanagers")["taskmanagers"]]
+            counts[name] = [counters["read-records"] + counters["write-records"] for counters in metrics]
         return counts
 
     def _steps(self) -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ class Cluster:
         return [(f"{job}/vertices/{step['id']}", step["name"]) for job in jobs for step in self.ask(job)["vertices"]]
 
     def _tasks(self) -> list[dict[str, Any]]:
-        return [task for place, _ in self._steps() for task in self.ask(place)["subtasks"]]
+        return [task for path, _ in self._steps() for task in self.ask(path)["subtasks"]]
 
     def until(self, true: Any, *, seconds: float = 600) -> None:
         """Wait for something that the cluster says."""

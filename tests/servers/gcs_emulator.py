@@ -39,26 +39,31 @@ VERSION = "v1.56.1"
 UNIT = 256 << 10
 _NAME = "fake-gcs-server"
 INSTALL = f"go install github.com/fsouza/{_NAME}@{VERSION}"
-_KEPT = Path(__file__).parents[2] / ".cache" / "bin"
+_CACHE_FOLDER = Path(__file__).parents[2] / ".cache" / "bin"
 
 
 def installed() -> str | None:
     """Return the path of fake-gcs-server: on the path, in Go's own folder or in .cache/bin; None where it is not installed."""
-    places = (os.environ.get("FAKE_GCS_SERVER"), shutil.which(_NAME), _KEPT / _NAME, Path.home() / "go/bin" / _NAME)
-    return next((str(place) for place in places if place and Path(place).is_file()), None)
+    places = (
+        os.environ.get("FAKE_GCS_SERVER"),
+        shutil.which(_NAME),
+        _CACHE_FOLDER / _NAME,
+        Path.home() / "go/bin" / _NAME,
+    )
+    return next((str(path) for path in places if path and Path(path).is_file()), None)
 
 
 def binary() -> str:
     """Return the path of fake-gcs-server, which Go builds where it is not there."""
-    if found := installed():
-        return found
-    _KEPT.mkdir(parents=True, exist_ok=True)
-    subprocess.run(INSTALL.split(), env=os.environ | {"GOBIN": str(_KEPT)}, check=True)
-    return str(_KEPT / _NAME)
+    if path := installed():
+        return path
+    _CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+    subprocess.run(INSTALL.split(), env=os.environ | {"GOBIN": str(_CACHE_FOLDER)}, check=True)
+    return str(_CACHE_FOLDER / _NAME)
 
 
 @dataclasses.dataclass
-class Seen:
+class StorageRequest:
     """A request: `name` is the object's, "" for listings; `received` and `answered` count bytes of bodies."""
 
     method: str
@@ -72,22 +77,22 @@ class Seen:
 
 
 # What is to go wrong with a request: "" nothing · a status · cut, stall, spoil (the body) · lost (done, unanswered)
-Fault = Callable[[Seen], str]
+Fault = Callable[[StorageRequest], str]
 
 
 def every(number: int, *faults: str) -> Fault:
     """One request in so many meets the next of these faults, in turn: by count, so that some are always met."""
     turns, coming = itertools.count(1), itertools.cycle(faults)
-    return lambda seen: "" if next(turns) % number else next(coming)
+    return lambda request: "" if next(turns) % number else next(coming)
 
 
 def once_each(kind: str, fault: str, struck: set[str]) -> Fault:
     """The first request of that kind for each object meets the fault; `struck` are the objects whose request did."""
 
-    def first(seen: Seen) -> str:
-        if seen.kind != kind or seen.name in struck:
+    def first(request: StorageRequest) -> str:
+        if request.kind != kind or request.name in struck:
             return ""
-        struck.add(seen.name)
+        struck.add(request.name)
         return fault
 
     return first
@@ -98,8 +103,8 @@ class Front:
 
     def __init__(self, emulator: int, *, port: int = 0, tls: ssl.SSLContext | None = None):
         self.emulator = emulator
-        self.fault: Fault = lambda seen: ""
-        self.seen: list[Seen] = []
+        self.fault: Fault = lambda request: ""
+        self.seen: list[StorageRequest] = []
         self.delay = 0.0
         self.stalled = 3.0
         self.sessions: dict[str, _Session] = {}
@@ -115,7 +120,7 @@ class Front:
 
     def made(self) -> list[str]:
         """The names of objects, in the order in which they appeared."""
-        return [seen.name for seen in self.seen if seen.kind in ("put", "multipart") and seen.status == 200]
+        return [request.name for request in self.seen if request.kind in ("put", "multipart") and request.status == 200]
 
 
 @dataclasses.dataclass
@@ -151,34 +156,38 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
-        seen = Seen(self.command, self.path, _kind(self.command, parts.path, query), _name(parts.path, query))
-        seen.token = self.headers.get("Authorization", "")
-        if seen.kind == "put" and (session := self.front.sessions.get(query.get("upload_id", ""))):
-            seen.name = session.metadata["name"]
-        self.front.seen.append(seen)
+        request = StorageRequest(
+            self.command, self.path, _kind(self.command, parts.path, query), _name(parts.path, query)
+        )
+        request.token = self.headers.get("Authorization", "")
+        if request.kind == "put" and (session := self.front.sessions.get(query.get("upload_id", ""))):
+            request.name = session.metadata["name"]
+        self.front.seen.append(request)
         time.sleep(self.front.delay)
-        fault = self.front.fault(seen)
+        fault = self.front.fault(request)
         try:
             if fault.isdigit():
-                self._read(seen)
-                return self._answer(seen, int(fault), _error(int(fault), seen))
+                self._read(request)
+                return self._answer(request, int(fault), _error(int(fault), request))
             if fault == "stall":
                 time.sleep(self.front.stalled)
                 raise _Cut
-            if seen.kind == "put":
-                status, body, headers = self._put(seen, query["upload_id"], fault)
-            elif seen.kind == "begin":
-                status, body, headers = self._begin(seen, parts.query)
+            if request.kind == "put":
+                status, body, headers = self._put(request, query["upload_id"], fault)
+            elif request.kind == "begin":
+                status, body, headers = self._begin(request, parts.query)
             else:
                 if fault == "cut" and self.command != "GET":
                     raise _Cut
-                given = self._read(seen, spoil=fault == "spoil")
-                if seen.kind == "multipart":
-                    seen.name = json.loads(given[given.index(b"{") : given.index(b"}") + 1])["name"]
-                status, body, headers = self._pass_on(seen, given)
+                request_body = self._read(request, spoil=fault == "spoil")
+                if request.kind == "multipart":
+                    request.name = json.loads(request_body[request_body.index(b"{") : request_body.index(b"}") + 1])[
+                        "name"
+                    ]
+                status, body, headers = self._pass_on(request, request_body)
             if fault == "lost":
                 raise _Cut
-            self._answer(seen, status, body, headers, fault if self.command == "GET" else "")
+            self._answer(request, status, body, headers, fault if self.command == "GET" else "")
         except _Cut:
             self.close_connection = True
             with contextlib.suppress(OSError):
@@ -186,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _serve  # noqa: N815 - the library's names
 
-    def _read(self, seen: Seen, *, spoil: bool = False) -> bytes:
+    def _read(self, request: StorageRequest, *, spoil: bool = False) -> bytes:
         body = bytearray()
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
             while size := int(self.rfile.readline().split(b";")[0], 16):
@@ -195,12 +204,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         else:
             body += self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        seen.received += len(body)
+        request.received += len(body)
         if spoil and len(body) > 100:
             body[-50] ^= 1
         return bytes(body)
 
-    def _pass_on(self, seen: Seen, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+    def _pass_on(self, request: StorageRequest, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         hop = ("host", "connection", "content-length", "transfer-encoding", "expect")
         headers = {key: value for key, value in self.headers.items() if key.lower() not in hop}
         # As it came: the emulator tells its XML API from its JSON API by the host.
@@ -209,38 +218,40 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             connection.request(self.command, self.path, body=body, headers=headers)
             answer = connection.getresponse()
-            kept = {key: value for key, value in answer.getheaders() if key.lower() not in (*hop, "date")}
-            said = answer.read()
+            response_headers = {key: value for key, value in answer.getheaders() if key.lower() not in (*hop, "date")}
+            response_body = answer.read()
             if "json" in answer.getheader("Content-Type", ""):  # links must lead here, not past us
-                said = said.replace(b"http://127.0.0.1:%d" % self.front.emulator, self._here().encode())
-            return answer.status, said, kept
+                response_body = response_body.replace(
+                    b"http://127.0.0.1:%d" % self.front.emulator, self._here().encode()
+                )
+            return answer.status, response_body, response_headers
         finally:
             connection.close()
 
-    def _begin(self, seen: Seen, query: str) -> tuple[int, bytes, dict[str, str]]:
-        metadata = json.loads(self._read(seen) or b"{}")
-        seen.name = metadata.setdefault("name", seen.name)  # in the address, as TensorFlow's client says it
+    def _begin(self, request: StorageRequest, query: str) -> tuple[int, bytes, dict[str, str]]:
+        metadata = json.loads(self._read(request) or b"{}")
+        request.name = metadata.setdefault("name", request.name)  # in the address, as TensorFlow's client says it
         upload = uuid.uuid4().hex
         self.front.sessions[upload] = _Session(query, metadata, bytearray())
-        where = self._here() + urllib.parse.urlsplit(self.path).path
-        return 200, b"{}", {"Location": f"{where}?uploadType=resumable&upload_id={upload}"}
+        url = self._here() + urllib.parse.urlsplit(self.path).path
+        return 200, b"{}", {"Location": f"{url}?uploadType=resumable&upload_id={upload}"}
 
     def _here(self) -> str:
         scheme = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
         return f"{scheme}://{self.headers['Host']}"
 
-    def _put(self, seen: Seen, upload: str, fault: str) -> tuple[int, bytes, dict[str, str]]:
+    def _put(self, request: StorageRequest, upload: str, fault: str) -> tuple[int, bytes, dict[str, str]]:
         session = self.front.sessions.get(upload)
         if session is None:
-            self._read(seen)
+            self._read(request)
             return 404, b"no such upload", {}
         size = int(self.headers.get("Content-Length") or 0)
-        whole = f"0-{size - 1}/{size}"  # an empty object has no range
-        span, _, total = self.headers.get("Content-Range", whole).removeprefix("bytes ").partition("/")
+        full_range = f"0-{size - 1}/{size}"  # an empty object has no range
+        span, _, total = self.headers.get("Content-Range", full_range).removeprefix("bytes ").partition("/")
         with session.lock:
             if session.answer is None and span != "*":
                 begin = int(span.partition("-")[0])
-                chunk = self._arrive(seen, size if fault != "cut" else size // 2, spoil=fault == "spoil")
+                chunk = self._arrive(request, size if fault != "cut" else size // 2, spoil=fault == "spoil")
                 if len(chunk) < size:
                     chunk = chunk[: (begin + len(chunk)) // UNIT * UNIT - begin]
                 if begin <= len(session.data):
@@ -248,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if len(chunk) < size:
                     raise _Cut
             else:
-                self._read(seen)
+                self._read(request)
             if session.answer is None and total != "*" and len(session.data) == int(total):
                 session.answer = self._finish(session)
                 if session.answer[0] != 200:
@@ -257,15 +268,15 @@ class _Handler(BaseHTTPRequestHandler):
             return *session.answer, {"Content-Type": "application/json"}
         return 308, b"", {"Range": f"bytes=0-{len(session.data) - 1}"} if session.data else {}
 
-    def _arrive(self, seen: Seen, size: int, *, spoil: bool) -> bytes:
+    def _arrive(self, request: StorageRequest, size: int, *, spoil: bool) -> bytes:
         """As much of a chunk as comes: the client may be killed in the middle of it."""
         if "chunked" in self.headers.get("Transfer-Encoding", ""):  # TensorFlow's, which says its length besides
-            return self._read(seen, spoil=spoil)[:size]
+            return self._read(request, spoil=spoil)[:size]
         chunk = bytearray()
         with contextlib.suppress(OSError):
             while len(chunk) < size and (piece := self.rfile.read1(min(1 << 16, size - len(chunk)))):
                 chunk += piece
-                seen.received += len(piece)
+                request.received += len(piece)
         if spoil and chunk:
             chunk[len(chunk) // 2] ^= 1
         return bytes(chunk)
@@ -292,9 +303,9 @@ class _Handler(BaseHTTPRequestHandler):
             connection.close()
 
     def _answer(
-        self, seen: Seen, status: int, body: bytes, headers: dict[str, str] | None = None, fault: str = ""
+        self, request: StorageRequest, status: int, body: bytes, headers: dict[str, str] | None = None, fault: str = ""
     ) -> None:
-        seen.status = status
+        request.status = status
         self.send_response_only(status)
         for key, value in ((key, value) for key, value in (headers or {}).items() if key.lower() != "content-length"):
             self.send_header(key, value)
@@ -308,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "cut":
             body = body[: len(body) // 2]
         self.wfile.write(body)
-        seen.answered += len(body)
+        request.answered += len(body)
         if fault == "cut":
             raise _Cut
 
@@ -330,8 +341,10 @@ def _name(path: str, query: dict[str, str]) -> str:
     return urllib.parse.unquote(name) or query.get("name", "")
 
 
-def _error(status: int, seen: Seen) -> bytes:
-    return json.dumps({"error": {"code": status, "message": f"injected {status} for {seen.kind} {seen.name}"}}).encode()
+def _error(status: int, request: StorageRequest) -> bytes:
+    return json.dumps(
+        {"error": {"code": status, "message": f"injected {status} for {request.kind} {request.name}"}}
+    ).encode()
 
 
 @contextlib.contextmanager
@@ -389,7 +402,7 @@ def front(emulator: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     front.close()
 
 
-def put(bucket: str, objects: dict[str, bytes]) -> None:
+def upload_objects(bucket: str, objects: dict[str, bytes]) -> None:
     """Upload objects into a bucket, `gs://NAME`, with Google's own client."""
     from t5prep.io import gcs
 

@@ -58,8 +58,8 @@ def googleapis(emulator: int, tmp_path: Path) -> Iterator[Googleapis]:
     """The fronts before a running emulator; skips where another program has the port."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     names = ",".join(f"DNS:{host}" for host in _HOSTS)
-    made = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={_HOSTS[0]} -addext subjectAltName={names}"
-    subprocess.run([*made.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={_HOSTS[0]} -addext subjectAltName={names}"
+    subprocess.run([*command.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
     (tmp_path / "hosts").write_text(f"127.0.0.1 localhost {' '.join(_HOSTS)}\n")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)

@@ -79,13 +79,17 @@ class Server:
 
     def asked(self, match: str, method: str = "GET") -> list[Request]:
         """The requests so far whose `host/path` contains `match`."""
-        return [said for said in self.requests if match in said.host + said.path and said.method == method]
+        return [
+            request for request in self.requests if match in request.host + request.path and request.method == method
+        ]
 
     def answer(self, request: Request) -> tuple[Answer, Fault | None]:
         with self._lock:
             self.requests.append(request)
-            where = request.host + request.path
-            fault = next((f for f in self.faults if f.times and f.match in where and f.method == request.method), None)
+            address = request.host + request.path
+            fault = next(
+                (f for f in self.faults if f.times and f.match in address and f.method == request.method), None
+            )
             if fault:
                 fault.times -= 1
         app = self.apps.get(request.host)
@@ -155,21 +159,21 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _ranged(request: Request, answer: Answer) -> Answer:
     """What a storage host makes of Range and If-Range (RFC 9110, 13 and 14)."""
-    whole = answer.body
+    body = answer.body
     etag = answer.headers.get("ETag", "")
     headers = {"Accept-Ranges": "bytes", **answer.headers}
-    found = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+    match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
     changed = "if-range" in request.headers and request.headers["if-range"] != (
         etag or answer.headers.get("Last-Modified")
     )
-    if not found or changed:
+    if not match or changed:
         return dataclasses.replace(answer, headers=headers)
-    start, end = int(found[1]), int(found[2] or len(whole) - 1)
-    if start >= len(whole):
-        return Answer(416, {**headers, "Content-Range": f"bytes */{len(whole)}"})
-    end = min(end, len(whole) - 1)
-    headers["Content-Range"] = f"bytes {start}-{end}/{len(whole)}"
-    return Answer(206, headers, whole[start : end + 1])
+    start, end = int(match[1]), int(match[2] or len(body) - 1)
+    if start >= len(body):
+        return Answer(416, {**headers, "Content-Range": f"bytes */{len(body)}"})
+    end = min(end, len(body) - 1)
+    headers["Content-Range"] = f"bytes {start}-{end}/{len(body)}"
+    return Answer(206, headers, body[start : end + 1])
 
 
 def file_answer(body: bytes, **headers: str) -> Answer:

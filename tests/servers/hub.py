@@ -49,36 +49,38 @@ class Hub:
 
     def sha(self, name: str, branch: str = "main") -> str:
         """The commit that a branch is at."""
-        said = sorted(
+        file_digests = sorted(
             (key, hashlib.sha1(body).hexdigest()) for key, body in self._repos[name].revisions[branch].items()
         )
-        return hashlib.sha1(json.dumps([name, branch, said]).encode()).hexdigest()
+        return hashlib.sha1(json.dumps([name, branch, file_digests]).encode()).hexdigest()
 
     def __call__(self, request: Request) -> Answer:
         authorization = request.headers.get("authorization", "")
-        known = authorization == f"Bearer {self.token}"
-        if authorization and not known:
+        is_authorized = authorization == f"Bearer {self.token}"
+        if authorization and not is_authorized:
             return _error(401, "", "Invalid credentials in Authorization header")
         if request.method == "POST":
-            return self._written(request) if known else _error(401, "", "Invalid username or password.")
-        if found := re.fullmatch(r"/api/datasets/([\w.-]+/[\w.-]+)(?:/revision/(.+)|(/auth-check))?", request.path):
-            repo = self._repos.get(found[1])
-            if not repo or (repo.private and not known):
+            return self._written(request) if is_authorized else _error(401, "", "Invalid username or password.")
+        if match := re.fullmatch(r"/api/datasets/([\w.-]+/[\w.-]+)(?:/revision/(.+)|(/auth-check))?", request.path):
+            repo = self._repos.get(match[1])
+            if not repo or (repo.private and not is_authorized):
                 return _error(401, "RepoNotFound", "Repository not found")
-            if found[3]:
-                return _error(403, "GatedRepo", "Access is restricted") if repo.gated and not known else _json({})
-            return self._info(found[1], repo, unquote(found[2] or "main"))
-        if found := re.fullmatch(r"/datasets/([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)", request.path):
-            repo = self._repos.get(found[1])
-            if not repo or (repo.private and not known):
+            if match[3]:
+                return (
+                    _error(403, "GatedRepo", "Access is restricted") if repo.gated and not is_authorized else _json({})
+                )
+            return self._info(match[1], repo, unquote(match[2] or "main"))
+        if match := re.fullmatch(r"/datasets/([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)", request.path):
+            repo = self._repos.get(match[1])
+            if not repo or (repo.private and not is_authorized):
                 return _error(401, "RepoNotFound", "Repository not found")
-            if repo.gated and not known:
+            if repo.gated and not is_authorized:
                 return _error(403, "GatedRepo", "Access is restricted")
-            return self._file(found[1], repo, unquote(found[2]), unquote(found[3]))
-        if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+|[\w.-]+)", request.path):
-            return self._model(found[1])
-        if found := re.fullmatch(r"/([\w.-]+/[\w.-]+|[\w.-]+)/resolve/(\w+)/(.+)", request.path):
-            name, revision, key = found[1], found[2], unquote(found[3])
+            return self._file(match[1], repo, unquote(match[2]), unquote(match[3]))
+        if match := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+|[\w.-]+)", request.path):
+            return self._model(match[1])
+        if match := re.fullmatch(r"/([\w.-]+/[\w.-]+|[\w.-]+)/resolve/(\w+)/(.+)", request.path):
+            name, revision, key = match[1], match[2], unquote(match[3])
             if name not in self.models or revision not in ("main", self.model_sha(name)):
                 return _error(401, "RepoNotFound", "Repository not found")
             if key not in self.models[name]:
@@ -90,23 +92,23 @@ class Hub:
         """What `HfApi.create_repo` and `HfApi.upload_folder` ask, every file a regular one."""
         if request.path == "/api/validate-yaml":
             return _json({"errors": [], "warnings": []})
-        said = [json.loads(line) for line in request.body.splitlines()]
+        json_lines = [json.loads(line) for line in request.body.splitlines()]
         if request.path == "/api/repos/create":
-            name = f"{said[0].get('organization') or 'me'}/{said[0]['name']}"
+            name = f"{json_lines[0].get('organization') or 'me'}/{json_lines[0]['name']}"
             self.models.setdefault(name, {})
             self.commits.setdefault(name, [])
             return _json({"url": f"http://{request.headers['host']}/{name}", "name": name, "id": name})
-        if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/preupload/main", request.path):
-            there = {path: _blob(body) for path, body in self.models[found[1]].items()}
+        if match := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/preupload/main", request.path):
+            blob_ids = {path: _blob(body) for path, body in self.models[match[1]].items()}
             modes = [
-                {"path": path, "uploadMode": "regular", "shouldIgnore": False, "oid": there.get(path)}
-                for path in (file["path"] for file in said[0]["files"])
+                {"path": path, "uploadMode": "regular", "shouldIgnore": False, "oid": blob_ids.get(path)}
+                for path in (file["path"] for file in json_lines[0]["files"])
             ]
             return _json({"files": modes})
-        if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/commit/main", request.path):
-            name, files = found[1], [line["value"] for line in said if line["key"] == "file"]
+        if match := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/commit/main", request.path):
+            name, files = match[1], [line["value"] for line in json_lines if line["key"] == "file"]
             self.models[name] |= {file["path"]: base64.b64decode(file["content"]) for file in files}
-            self.commits[name] += [line["value"]["summary"] for line in said if line["key"] == "header"]
+            self.commits[name] += [line["value"]["summary"] for line in json_lines if line["key"] == "header"]
             self.history.setdefault(name, []).append(dict(self.models[name]))
             sha = self.model_sha(name)
             return _json({"commitUrl": f"http://{request.headers['host']}/{name}/commit/{sha}", "commitOid": sha})
@@ -114,8 +116,8 @@ class Hub:
 
     def model_sha(self, name: str) -> str:
         """The commit that a model's main branch is at."""
-        said = sorted((key, hashlib.sha1(body).hexdigest()) for key, body in self.models[name].items())
-        return hashlib.sha1(json.dumps([name, said]).encode()).hexdigest()
+        file_digests = sorted((key, hashlib.sha1(body).hexdigest()) for key, body in self.models[name].items())
+        return hashlib.sha1(json.dumps([name, file_digests]).encode()).hexdigest()
 
     def _model(self, name: str) -> Answer:
         if name not in self.models:
@@ -127,10 +129,10 @@ class Hub:
         """The storage host: signed addresses, no Authorization wanted."""
         if "authorization" in request.headers:
             return Answer(400, body=b"Only one auth mechanism allowed")
-        found = re.fullmatch(r"/lfs/([\w.-]+/[\w.-]+)/(\w+)/(.+)", unquote(request.path))
-        if not found or request.query.get("X-Amz-Signature") != "5ecre7":
+        match = re.fullmatch(r"/lfs/([\w.-]+/[\w.-]+)/(\w+)/(.+)", unquote(request.path))
+        if not match or request.query.get("X-Amz-Signature") != "5ecre7":
             return Answer(403)
-        name, sha, key = found.groups()
+        name, sha, key = match.groups()
         return file_answer(self._at(name, sha)[key])
 
     def _at(self, name: str, revision: str) -> dict[str, bytes] | None:
@@ -157,10 +159,10 @@ class Hub:
         )
 
     def _sibling(self, key: str, body: bytes) -> dict[str, Any]:
-        said: dict[str, Any] = {"rfilename": key, "size": len(body), "blobId": _blob(body)}
+        entry: dict[str, Any] = {"rfilename": key, "size": len(body), "blobId": _blob(body)}
         if len(body) >= self.large:
-            said["lfs"] = {"size": len(body), "sha256": hashlib.sha256(body).hexdigest(), "pointerSize": 134}
-        return said
+            entry["lfs"] = {"size": len(body), "sha256": hashlib.sha256(body).hexdigest(), "pointerSize": 134}
+        return entry
 
     def _file(self, name: str, repo: _Repo, revision: str, key: str) -> Answer:
         files = self._at(name, revision) or {}
@@ -170,8 +172,8 @@ class Hub:
         body, commit = files[key], {"X-Repo-Commit": revision}
         if len(body) >= self.large:
             linked = {"X-Linked-Etag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Linked-Size": str(len(body))}
-            where = f"{self._cdn}/lfs/{name}/{revision}/{key}?X-Amz-Signature=5ecre7"
-            return Answer(302, {"Location": where, **linked, **commit})
+            url = f"{self._cdn}/lfs/{name}/{revision}/{key}?X-Amz-Signature=5ecre7"
+            return Answer(302, {"Location": url, **linked, **commit})
         return file_answer(body, **commit)
 
 
@@ -180,8 +182,8 @@ def _blob(body: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
 
 
-def _json(said: Any, status: int = 200) -> Answer:
-    return Answer(status, {"Content-Type": "application/json"}, json.dumps(said).encode())
+def _json(payload: Any, status: int = 200) -> Answer:
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(payload).encode())
 
 
 def _error(status: int, code: str, message: str) -> Answer:

@@ -18,9 +18,9 @@ class HubThatTakes(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.said.append((self.path, body))
         if self.path.endswith("/create"):
-            asked = json.loads(body)
-            name = f"{asked.get('organization') or 'me'}/{asked['name']}"
-            folder = "datasets/" if asked.get("type") == "dataset" else ""
+            payload = json.loads(body)
+            name = f"{payload.get('organization') or 'me'}/{payload['name']}"
+            folder = "datasets/" if payload.get("type") == "dataset" else ""
             self._answer({"url": f"http://{self.headers['Host']}/{folder}{name}", "name": name, "id": "1"})
         elif "/preupload/" in self.path:
             files = json.loads(body)["files"]

@@ -138,13 +138,13 @@ def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:
         )
 
     def usage(*, signs: bool) -> x509.KeyUsage:
-        others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+        unused_flags = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
         return x509.KeyUsage(
             digital_signature=not signs,
             key_cert_sign=signs,
             crl_sign=signs,
             decipher_only=False,
-            **dict.fromkeys(others, False),
+            **dict.fromkeys(unused_flags, False),
         )
 
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -160,6 +160,6 @@ def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:
     return context, folder / "authority.pem"
 
 
-def dumps(said: Any, status: int = 200, **headers: str) -> Answer:
+def dumps(payload: Any, status: int = 200, **headers: str) -> Answer:
     """An answer in JSON."""
-    return Answer(status, {"Content-Type": "application/json", **headers}, json.dumps(said).encode())
+    return Answer(status, {"Content-Type": "application/json", **headers}, json.dumps(payload).encode())

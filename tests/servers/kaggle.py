@@ -49,8 +49,8 @@ class Kaggle:
         return f"kaggle:{name}"
 
     def __call__(self, request: Request) -> Answer:
-        said = json.loads(request.body or b"{}")
-        name = f"{said.get('ownerSlug')}/{said.get('datasetSlug')}"
+        payload = json.loads(request.body or b"{}")
+        name = f"{payload.get('ownerSlug')}/{payload.get('datasetSlug')}"
         authorization = request.headers.get("authorization", "")
         basic = f"Basic {base64.b64encode(self.basic.encode()).decode()}"
         if authorization and authorization not in (f"Bearer {self.token}", basic):
@@ -61,8 +61,8 @@ class Kaggle:
         if request.path == f"{SERVICE}/GetDataset":
             return _json(self._datasets[name])
         if request.path == f"{SERVICE}/DownloadDataset":
-            version = said.get("datasetVersionNumber") or self._datasets[name]["currentVersionNumber"]
-            key = f"/{name}/{version}/{said.get('fileName') or 'archive.zip'}"
+            version = payload.get("datasetVersionNumber") or self._datasets[name]["currentVersionNumber"]
+            key = f"/{name}/{version}/{payload.get('fileName') or 'archive.zip'}"
             key = f"{key}.zip" if f"{key}.zip" in self._objects else key
             if key not in self._objects:
                 return _json({"code": 404, "message": "not found"}, 404)
@@ -90,5 +90,5 @@ def zip_of(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _json(said: Any, status: int = 200) -> Answer:
-    return Answer(status, {"Content-Type": "application/json"}, json.dumps(said).encode())
+def _json(payload: Any, status: int = 200) -> Answer:
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(payload).encode())

@@ -50,16 +50,16 @@ class Zenodo:
     def __call__(self, request: Request) -> Answer:
         if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
             return _json({"status": 403, "message": "Permission denied."}, 403)
-        if found := re.fullmatch(r"/api/records/(\d+)", request.path):
-            record = self._records.get(found[1])
+        if match := re.fullmatch(r"/api/records/(\d+)", request.path):
+            record = self._records.get(match[1])
             missing = {"status": 404, "message": "The persistent identifier does not exist."}
             return _json(record) if record else _json(missing, 404)
-        if found := re.fullmatch(r"/api/records/(\d+)/files/(.+)/content", request.path):
-            body = self._files.get((found[1], unquote(found[2])))
+        if match := re.fullmatch(r"/api/records/(\d+)/files/(.+)/content", request.path):
+            body = self._files.get((match[1], unquote(match[2])))
             if body is not None:
                 return file_answer(body, **{"Content-Type": "application/octet-stream"})
         return _json({"status": 404, "message": "not found"}, 404)
 
 
-def _json(said: Any, status: int = 200) -> Answer:
-    return Answer(status, {"Content-Type": "application/json"}, json.dumps(said).encode())
+def _json(payload: Any, status: int = 200) -> Answer:
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(payload).encode())

@@ -43,7 +43,7 @@ def value_at(value: Any, feature: Any, steps: list[str]) -> tuple[Any, Any]:
     return value, feature
 
 
-def named(value: Any, feature: Any) -> Any:
+def name_class(value: Any, feature: Any) -> Any:
     """Return a class number's name, a text of values of several types as it is without quotes, and any other value."""
     if type(feature).__name__ == "Json" and isinstance(value, str) and value.startswith('"'):
         return json.loads(value)
@@ -60,28 +60,28 @@ def read_by_datasets(repository: Repository, folder: Path, cache: Path) -> Rows 
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     arguments = {"cache_dir": str(cache), **repository.arguments}
-    found: Rows = {}
+    split_rows: Rows = {}
     try:
         splits = datasets.load_dataset(str(folder), repository.config or None, **arguments)
         for split, dataset in splits.items():
             columns = [name.split(".") for name in (repository.inputs, repository.targets)]
             pairs = [
-                tuple(text_of(named(*value_at(row, dict(dataset.features), steps))) for steps in columns)
+                tuple(text_of(name_class(*value_at(row, dict(dataset.features), steps))) for steps in columns)
                 for row in dataset
             ]
             # A file that two patterns name is read twice by `datasets`; a row without a text or a target is no example.
-            found[split] = sorted({(text, target) for text, target in pairs if text and target})
+            split_rows[split] = sorted({(text, target) for text, target in pairs if text and target})
     except Exception as error:  # whatever it raises is a refusal
         return f"{type(error).__name__}: {error}"
-    if not any(any(target for _, target in rows) for rows in found.values()):
+    if not any(any(target for _, target in rows) for rows in split_rows.values()):
         return "no rows with these columns"
-    return {split: rows for split, rows in found.items() if rows}
+    return {split: rows for split, rows in split_rows.items() if rows}
 
 
 def read_by_prepare(repository: Repository, source: str, out: Path) -> tuple[Rows, int] | str:
     """Return the same as `prepare` writes it, all as `train` where rows are drawn, and how many rows it rejects; or a refusal."""
     try:
-        made = t5prep.prepare(
+        manifest = t5prep.prepare(
             "text2text",
             source=f"{source}#{repository.config}" if repository.config else source,
             out=out,
@@ -95,29 +95,34 @@ def read_by_prepare(repository: Repository, source: str, out: Path) -> tuple[Row
         )
     except T5prepError as error:
         return str(error)
-    found: Rows = collections.defaultdict(list)
+    split_rows: Rows = collections.defaultdict(list)
     for row in t5prep.table(out).read_all().to_pylist():
-        split = "train" if made.settings.splits else row["split"]
-        found[split].append((text_of(row["input"]), text_of(row["target"])))
+        split = "train" if manifest.settings.splits else row["split"]
+        split_rows[split].append((text_of(row["input"]), text_of(row["target"])))
     reasons = [line["reason"] for line in preparing.rejected(out)]
-    return {split: sorted(rows) for split, rows in found.items()}, sum(
+    return {split: sorted(rows) for split, rows in split_rows.items()}, sum(
         not reason.startswith("empty ") for reason in reasons
     )
 
 
-def compare(repository: Repository, expected: Rows | str, found: tuple[Rows, int] | str) -> str:
+def compare(repository: Repository, expected: Rows | str, prepared_rows: tuple[Rows, int] | str) -> str:
     """Return "equal", or who refused, or how they differ."""
-    if isinstance(found, str):
-        assert len(found.splitlines()) == 1, found
-        return f"refused by prepare{'' if isinstance(expected, str) else ' alone'}: {found}"
+    if isinstance(prepared_rows, str):
+        assert len(prepared_rows.splitlines()) == 1, prepared_rows
+        return f"refused by prepare{'' if isinstance(expected, str) else ' alone'}: {prepared_rows}"
     if isinstance(expected, str):
         return f"refused by datasets: {expected}"
-    rows, rejected = found
+    rows, rejected = prepared_rows
     if rows == expected:
         return "equal"
-    lost = collections.Counter(row for split in expected.values() for row in split)
-    lost.subtract(row for split in rows.values() for row in split)
-    if rejected and min(lost.values()) >= 0 and lost.total() == rejected and rows.keys() <= expected.keys():
+    missing_rows = collections.Counter(row for split in expected.values() for row in split)
+    missing_rows.subtract(row for split in rows.values() for row in split)
+    if (
+        rejected
+        and min(missing_rows.values()) >= 0
+        and missing_rows.total() == rejected
+        and rows.keys() <= expected.keys()
+    ):
         return "equal but for rejected rows"
     files, card = list(repository.files), repository.card
     return f"different: {files} {card} #{repository.config} {repository.choices}: {rows}, not {expected}"
@@ -134,8 +139,8 @@ def outcome_of(seed: int, tmp_path: Path, internet: Internet, *, of_hub: bool) -
         standalone = repository.card_files() if repository.is_standalone else {}
         files, card = {**repository.files, **standalone}, {} if repository.is_standalone else repository.card
         source = internet.hub.publish(f"me/seed{seed}", files, card=card)
-    found = read_by_prepare(repository, source, tmp_path / "out")
-    outcome = compare(repository, expected, found)
+    prepared_rows = read_by_prepare(repository, source, tmp_path / "out")
+    outcome = compare(repository, expected, prepared_rows)
     if drawn_seeds.ARE_GIVEN and outcome != "equal":
         print(f"seed {seed}{' hub' * of_hub}: {outcome[:400]} {list(repository.files)} {repository.choices}")
     return outcome

@@ -37,21 +37,21 @@ def zip_of(files: dict[str, bytes], **options: Any) -> bytes:
 
 def end_of(internet: Internet, dataset: str, *, exact: bool = True) -> str:
     """Read all files of the dataset; return the sentence that this ends with, "" if they are right (or not `exact`)."""
-    said = ""
+    message = ""
     try:
         files = {file.name: open_stream(file).read() for file in resolve(dataset).files}
         assert not exact or {name: files.get(name) for name in FILES} == FILES
     except SourceError as error:
-        said = str(error)
-        assert "\n" not in said
-        assert len(said) < 600
+        message = str(error)
+        assert "\n" not in message
+        assert len(message) < 600
     for secret in (internet.kaggle.token, "5ecre7519"):
-        assert secret not in said
+        assert secret not in message
     for request in internet.server.requests:
         if request.host == "evil.example":
             assert not {"authorization", "cookie"} & request.headers.keys()
             assert internet.kaggle.token not in repr(request)
-    return said
+    return message
 
 
 FACTS: tuple[tuple[str, Any], ...] = (
@@ -108,8 +108,8 @@ def test_answers_that_lead_elsewhere_are_a_sentence_or_the_rows(
 
 
 def _patched(content: bytes, begin: bytes, offset: int, value: bytes) -> bytes:
-    place = content.index(begin) + offset
-    return content[:place] + value + content[place + len(value) :]
+    index = content.index(begin) + offset
+    return content[:index] + value + content[index + len(value) :]
 
 
 SOUND = zip_of(FILES, compression=zipfile.ZIP_DEFLATED)

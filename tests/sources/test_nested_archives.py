@@ -57,8 +57,8 @@ def test_an_archive_in_an_archive_is_read(outer: object, inner: object, name: st
     }
     assert read(str(path)) == read(str(path)) == expected
     assert len(list((tmp_path / "cache" / "sources" / "unpacked").iterdir())) == 1
-    some = sources.resolve(str(path), include="y.csv")
-    assert [file.name for file in some.files] == [name for name in expected if name.endswith("y.csv")]
+    resolved = sources.resolve(str(path), include="y.csv")
+    assert [file.name for file in resolved.files] == [name for name in expected if name.endswith("y.csv")]
 
 
 def test_an_archive_on_the_hub_is_read(internet: Internet) -> None:

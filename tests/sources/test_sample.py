@@ -46,15 +46,15 @@ def words(row: Row) -> set[str]:
 
 def guessed(rows: list[Row], features: Callable[[Row], Iterable[str]]) -> float:
     """The accuracy of naive Bayes on the last 600 rows, learned from the others."""
-    seen: dict[str, collections.Counter[str]] = {quality: collections.Counter() for quality in CLASSES}
+    word_counts: dict[str, collections.Counter[str]] = {quality: collections.Counter() for quality in CLASSES}
     for row in rows[:-600]:
-        seen[row["Y"]].update(features(row))
-    known = set().union(*seen.values())
-    total = {quality: counts.total() + len(known) for quality, counts in seen.items()}
+        word_counts[row["Y"]].update(features(row))
+    vocabulary = set().union(*word_counts.values())
+    total = {quality: counts.total() + len(vocabulary) for quality, counts in word_counts.items()}
 
     def guess(row: Row) -> str:
-        told = [word for word in features(row) if word in known]
-        return max(CLASSES, key=lambda y: sum(math.log((seen[y][word] + 1) / total[y]) for word in told))
+        known_words = [word for word in features(row) if word in vocabulary]
+        return max(CLASSES, key=lambda y: sum(math.log((word_counts[y][word] + 1) / total[y]) for word in known_words))
 
     return sum(guess(row) == row["Y"] for row in rows[-600:]) / 600
 
@@ -113,11 +113,11 @@ def test_nothing_but_the_words_tells_the_class(good: list[Row], features: Callab
 
 
 def test_no_single_word_gives_the_class_away(good: list[Row]) -> None:
-    seen: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    word_counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for row in good:
         for word in words(row):
-            seen[word][row["Y"]] += 1
-    common = {word: counts for word, counts in seen.items() if counts.total() >= 80}
+            word_counts[word][row["Y"]] += 1
+    common = {word: counts for word, counts in word_counts.items() if counts.total() >= 80}
     assert len(common) > 500
     assert {word: counts for word, counts in common.items() if max(counts.values()) > 0.95 * counts.total()} == {}
 

@@ -50,7 +50,7 @@ def all_logs() -> Iterator[list[str]]:
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
     talkative = [logging.getLogger(name) for name in ("kagglehub", "kagglesdk", "huggingface_hub", "httpx2", "urllib3")]
-    before = [(logger, logger.level, logger.propagate) for logger in talkative]
+    previous_settings = [(logger, logger.level, logger.propagate) for logger in talkative]
     for logger in talkative:
         logger.setLevel(logging.DEBUG)
         logger.propagate = True
@@ -59,22 +59,22 @@ def all_logs() -> Iterator[list[str]]:
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
-        for logger, was, propagated in before:
+        for logger, was, propagated in previous_settings:
             logger.level, logger.propagate = was, propagated
 
 
 def test_planted_credentials_are_nowhere(
     everything: list[str], internet: Internet, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
 ):
-    said: list[str] = []
+    outputs: list[str] = []
     monkeypatch.setattr(http, "TRIES", 2)
     with all_logs() as lines:
         for source in everything:
-            said.append(repr(resolve(source, progress=True)))
+            outputs.append(repr(resolve(source, progress=True)))
         with monkeypatch.context() as small:
             small.setattr(hub, "STREAM_BYTES", -1)
             far = resolve(everything[0])
-        said.append(repr((far, open_random(far.files[0]).read())))
+        outputs.append(repr((far, open_random(far.files[0]).read())))
         monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "other"))
         for answer in (
             Answer(401, body=b"Invalid credentials: hf_planted0hub"),
@@ -92,7 +92,7 @@ def test_planted_credentials_are_nowhere(
                 try:
                     resolve(source)
                 except SourceError:
-                    said.append(traceback.format_exc())
+                    outputs.append(traceback.format_exc())
                 except Exception:
                     pytest.fail(f"{answer.status}: {traceback.format_exc()}")
         internet.server.close()
@@ -100,10 +100,10 @@ def test_planted_credentials_are_nowhere(
         for source in everything:
             with pytest.raises(SourceError) as error:
                 resolve(source)
-            said.append("".join(traceback.format_exception(error.value)))
+            outputs.append("".join(traceback.format_exception(error.value)))
     assert any("HTTP" in line for line in lines), "the libraries did not log: the test sees nothing"
     out, err = capfd.readouterr()
-    for text in (out, err, *said, *lines):
+    for text in (out, err, *outputs, *lines):
         assert "planted0" not in text
     for path in tmp_path.rglob("*"):
         assert "planted0" not in path.name

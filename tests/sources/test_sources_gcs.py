@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from servers.gcs_emulator import put
+from servers.gcs_emulator import upload_objects
 from servers.kaggle import zip_of
 
 from t5prep.errors import SourceError
@@ -22,7 +22,7 @@ def corpora(bucket: str) -> str:
         "a.zip": zip_of({"in/x.csv": b"4"}),
         "ab.csv": b"no",
     }
-    put(bucket, objects)
+    upload_objects(bucket, objects)
     return bucket
 
 

@@ -121,15 +121,15 @@ def test_a_large_corpus_is_not_downloaded_but_read_by_range(internet: Internet, 
     assert internet.server.asked("/resolve/") == internet.server.asked("/lfs/") == []
     with open_random(resolved.files[3]) as stream:
         assert pq.ParquetFile(stream).read_row_group(7)["text"][0].as_py() == "row 3700"
-    assert all("range" in said.headers for said in internet.server.asked("/lfs/"))
+    assert all("range" in request.headers for request in internet.server.asked("/lfs/"))
     assert len(internet.server.asked("/resolve/")) == 1  # the signed address is used for all further reads
 
 
 def test_streamed_and_downloaded_bytes_are_the_same(internet: Internet, glue: str):
     near, far = resolved_by(f"{glue}#sst2", stream=False), resolved_by(f"{glue}#sst2", stream=True)
     assert [(a.name, a.bytes, a.sha256) for a in near.files] == [(b.name, b.bytes, b.sha256) for b in far.files]
-    for one, two in zip(near.files, far.files, strict=True):
-        assert open_stream(one).read() == open_stream(two).read() == GLUE[one.name]
+    for near_file, far_file in zip(near.files, far.files, strict=True):
+        assert open_stream(near_file).read() == open_stream(far_file).read() == GLUE[near_file.name]
 
 
 def test_faults_while_reading_by_range_pass(internet: Internet, glue: str):
@@ -161,7 +161,7 @@ def test_a_host_that_sends_something_else_is_not_believed(answer: Answer, says: 
 def test_a_cut_is_continued_and_a_wrong_sha256_is_said(internet: Internet, glue: str):
     internet.server.faults = [Fault("sst2/train", method="GET"), Fault("/lfs/", cut=2000)]
     assert len(resolve(f"{glue}#sst2").files) == 2
-    assert [said.headers["range"] for said in internet.server.asked("/lfs/") if "range" in said.headers] == [
+    assert [request.headers["range"] for request in internet.server.asked("/lfs/") if "range" in request.headers] == [
         "bytes=2000-"
     ]
     internet.server.faults = [Fault("/lfs/", spoil=True, times=9)]
@@ -211,7 +211,7 @@ def test_private_and_gated_datasets_want_the_users_own_token(internet: Internet,
     for source in (private, gated):
         (file,) = resolved_by(source, stream=True).files
         assert open_stream(file).read() == b"1"
-    assert all("authorization" not in said.headers for said in internet.server.asked("localhost"))
+    assert all("authorization" not in request.headers for request in internet.server.asked("localhost"))
 
 
 def test_what_does_not_exist_is_said(internet: Internet, glue: str):
@@ -238,9 +238,9 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, gl
     script = f"from t5prep.sources import resolve; print([file.sha256 for file in resolve({glue + '#sst2'!r}).files])"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     both = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) for _ in "ab"]
-    said = {process.communicate(timeout=600)[0] for process in both}
+    outputs = {process.communicate(timeout=600)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
-    assert len(said) == 1
+    assert len(outputs) == 1
 
 
 def test_folders_are_configs_where_nothing_else_says_so(internet: Internet):

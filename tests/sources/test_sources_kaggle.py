@@ -28,7 +28,7 @@ def test_a_public_dataset_needs_no_account(internet: Internet, dataset: str):
     assert resolved.revision == "version 9"
     assert resolved.licence == "CC BY-SA 4.0"
     assert resolved.citation == f"Jane Doe. Questions (version 9). Kaggle. https://www.kaggle.com/datasets/{NAME}"
-    assert all("authorization" not in said.headers for said in internet.server.requests)
+    assert all("authorization" not in request.headers for request in internet.server.requests)
 
 
 def test_a_version_and_one_file(internet: Internet, dataset: str):
@@ -48,9 +48,9 @@ def test_one_file_that_arrives_as_a_zip(internet: Internet):
 
 def test_the_second_time_nothing_is_downloaded(internet: Internet, dataset: str):
     resolve(dataset)
-    before = len(internet.server.asked("storage.googleapis.com"))
+    request_count = len(internet.server.asked("storage.googleapis.com"))
     assert len(resolve(dataset).files) == 2
-    assert len(internet.server.asked("storage.googleapis.com")) == before + 1  # a look at what it is now
+    assert len(internet.server.asked("storage.googleapis.com")) == request_count + 1  # a look at what it is now
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_private_dataset_and_every_place_for_credentials(
     else:
         monkeypatch.setenv(place, internet.kaggle.token)
     assert len(resolve(dataset).files) == 2
-    assert all("authorization" not in said.headers for said in internet.server.asked("storage.googleapis.com"))
+    assert all("authorization" not in request.headers for request in internet.server.asked("storage.googleapis.com"))
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, da
     script = f"from t5prep.sources import resolve; print([file.bytes for file in resolve({dataset!r}).files])"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     both = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) for _ in "ab"]
-    said = {process.communicate(timeout=600)[0] for process in both}
+    outputs = {process.communicate(timeout=600)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
-    assert said == {f"{[len(body) for body in FILES.values()]}\n".encode()}
+    assert outputs == {f"{[len(body) for body in FILES.values()]}\n".encode()}
 
 
 def test_a_file_has_the_same_name_alone_zipped_and_in_the_whole(internet: Internet):
     files = {"in/a.csv": b"1\n"}
     source = internet.kaggle.publish("a/b", files)
     zipped = internet.kaggle.publish("a/c", files, zipped="in/a.csv")
-    for one in (source, f"{source}#in/a.csv", f"{zipped}#in/a.csv"):
-        assert [file.name for file in resolve(one).files] == ["in/a.csv"]
+    for uri in (source, f"{source}#in/a.csv", f"{zipped}#in/a.csv"):
+        assert [file.name for file in resolve(uri).files] == ["in/a.csv"]

@@ -147,7 +147,7 @@ def test_what_is_unpacked_is_closed_with_its_stream(tmp_path: Path, monkeypatch:
     files, opened = resolve(str(tmp_path)).files, []
     open_path = opening._open_path
     monkeypatch.setattr(
-        opening, "_open_path", lambda *what, **how: opened.append(open_path(*what, **how)) or opened[-1]
+        opening, "_open_path", lambda *args, **kwargs: opened.append(open_path(*args, **kwargs)) or opened[-1]
     )
     for file in files:
         with open_stream(file) as stream:
@@ -155,7 +155,7 @@ def test_what_is_unpacked_is_closed_with_its_stream(tmp_path: Path, monkeypatch:
         sha256(file)
     with pytest.raises(SourceError, match="no member"):
         open_stream(dataclasses.replace(files[2], member="gone"))
-    assert [one.closed for one in opened] == [True] * 7
+    assert [handle.closed for handle in opened] == [True] * 7
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.csv", b"caf\xe9/a.csv"])

@@ -53,7 +53,7 @@ def test_a_cut_is_continued_where_it_was(internet: Internet):
     source = internet.page("example.org/a.bin", BODY)
     faults(internet, Fault("a.bin", cut=1_500_000), Fault("a.bin", cut=700_000))
     assert fetched(source) == BODY
-    resumed = [said.headers for said in internet.server.asked("a.bin") if "range" in said.headers]
+    resumed = [request.headers for request in internet.server.asked("a.bin") if "range" in request.headers]
     assert [headers["range"] for headers in resumed] == ["bytes=1500000-", "bytes=2200000-"]
     assert all(headers["if-range"] == internet.pages["example.org/a.bin"].headers["ETag"] for headers in resumed)
 
@@ -163,7 +163,7 @@ def test_redirects_are_followed_but_credentials_stay_behind(internet: Internet):
     internet.pages["example.org/a.csv"] = Answer(302, {"Location": "https://mirror.example.net/real.csv"})
     assert fetched("https://jane:s3cret@example.org/a.csv") == b"1"
     assert "authorization" in internet.server.asked("example.org/a.csv")[0].headers
-    assert all("authorization" not in said.headers for said in internet.server.asked("mirror.example.net"))
+    assert all("authorization" not in request.headers for request in internet.server.asked("mirror.example.net"))
 
 
 def test_a_redirect_to_plain_http_is_refused(internet: Internet):
@@ -245,9 +245,9 @@ def test_two_processes_may_fetch_the_same_file_at_once(internet: Internet):
         subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in "ab"
     ]
-    said = {process.communicate(timeout=600)[0].strip() for process in both}
+    outputs = {process.communicate(timeout=600)[0].strip() for process in both}
     assert [process.returncode for process in both] == [0, 0]
-    assert len(said) == 1
+    assert len(outputs) == 1
     assert parts(internet) == []
 
 

@@ -47,7 +47,7 @@ def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) ->
 
     random_state = random.Random(seed)
     names = sorted({random_name(random_state) for _ in range(random_state.randint(1, 4))})
-    names = [name for name in names if not any(other.startswith(f"{name}/") for other in names)]
+    names = [name for name in names if not any(other_name.startswith(f"{name}/") for other_name in names)]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -62,10 +62,10 @@ def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) ->
         for path in paths:
             expected.setdefault(os.path.relpath(path, tmp_path.resolve()), set()).add(str(split))
     try:
-        found = split_names.find({name: name for name in names}).of or dict.fromkeys(names, "train")
+        splits = split_names.find({name: name for name in names}).of or dict.fromkeys(names, "train")
     except SourceError:
         return
-    assert {name: {split} for name, split in found.items()} == expected
+    assert {name: {split} for name, split in splits.items()} == expected
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ ROWS = {
 }
 
 
-def archive(path: Path, files: dict[str, bytes], *others: tarfile.TarInfo, mode: str = "w") -> Path:
+def archive(path: Path, files: dict[str, bytes], *members: tarfile.TarInfo, mode: str = "w") -> Path:
     """Write a tar archive of files, and of members that are no files."""
     with tarfile.open(path, mode) as opened:  # type: ignore[call-overload]
         for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             opened.addfile(info, io.BytesIO(content))
-        for info in others:
+        for info in members:
             opened.addfile(info)
     return path
 
@@ -57,10 +57,12 @@ def test_a_dataset_of_a_tar_has_the_rows_of_its_members_and_the_same_bytes_each_
         "dedup": "exact",
     }
     for out in ("one", "two"):
-        made = t5prep.prepare("text2text", source=path, out=tmp_path / out, **chosen)
-        assert [(file.name, file.bytes) for file in made.source.files] == [("x.tgz/a.csv", len(ROWS["a/first.csv"]))]
-    one, two = ({p.name: p.read_bytes() for p in (tmp_path / out).iterdir()} for out in ("one", "two"))
-    assert one == two
+        manifest = t5prep.prepare("text2text", source=path, out=tmp_path / out, **chosen)
+        assert [(file.name, file.bytes) for file in manifest.source.files] == [
+            ("x.tgz/a.csv", len(ROWS["a/first.csv"]))
+        ]
+    first_files, second_files = ({p.name: p.read_bytes() for p in (tmp_path / out).iterdir()} for out in ("one", "two"))
+    assert first_files == second_files
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.TarInfo:
@@ -96,9 +98,9 @@ def test_a_member_twice_a_cut_archive_a_bomb_and_another_kind_are_refused(
     archive(archive(twice, {"a.csv": b"1"}), {"a.csv": b"2"}, mode="a")
     with pytest.raises(SourceError, match=r"two members named a\.csv\. Unpack it"):
         sources.resolve(str(twice))
-    whole = archive(tmp_path / "whole.tar", {"a.csv": b"text\nx\n", "b.csv": b"text\ny\n"}).read_bytes()
+    archive_bytes = archive(tmp_path / "whole.tar", {"a.csv": b"text\nx\n", "b.csv": b"text\ny\n"}).read_bytes()
     for size in (100, 512 + 3, 1024, 1024 + 512, 2048):
-        (tmp_path / "cut.tar").write_bytes(whole[:size])
+        (tmp_path / "cut.tar").write_bytes(archive_bytes[:size])
         with pytest.raises(SourceError, match="not a whole tar archive"):
             sources.resolve(str(tmp_path / "cut.tar"))
     packed = archive(tmp_path / "bomb.tar.gz", {"a.csv": bytes(70 << 20)}, mode="w:gz")

@@ -24,20 +24,20 @@ def rows(path: Path, columns: tuple[str, ...], kind: str):
     data = path.read_bytes()
     if kind != "text":
         data = data[data.index(b"\n") + 1 :]
-    found = text_rows.read(data, Format(kind), columns=columns, first=1)
-    return [row.record for row in found if not row.blank]
+    parsed_rows = text_rows.read(data, Format(kind), columns=columns, first=1)
+    return [row.record for row in parsed_rows if not row.blank]
 
 
 def examples(name: str, records, **options):
     """Examples and reasons of records."""
     chosen = registry.get(name).choose(options)
-    made, reasons = [], []
+    task_examples, reasons = [], []
     for record in records:
         try:
-            made.append(chosen.to_example(record))
+            task_examples.append(chosen.to_example(record))
         except Reject as reject:
             reasons.append(str(reject))
-    return made, reasons
+    return task_examples, reasons
 
 
 @pytest.mark.extra("seeds")
@@ -45,9 +45,9 @@ def examples(name: str, records, **options):
     ("file", "count", "positive"), [("train", 60614, 33828), ("dev", 6735, 3741), ("test", 872, 444)]
 )
 def test_no_sentence_of_sst2_is_lost(shared_data, file, count, positive):
-    made, reasons = examples("sst2", rows(shared_data / "sst2" / f"{file}.tsv", ("sentence", "label"), "tsv"))
-    assert (len(made), reasons) == (count, [])
-    assert sum(example.targets == "positive" for example in made) == positive
+    task_examples, reasons = examples("sst2", rows(shared_data / "sst2" / f"{file}.tsv", ("sentence", "label"), "tsv"))
+    assert (len(task_examples), reasons) == (count, [])
+    assert sum(example.targets == "positive" for example in task_examples) == positive
 
 
 ROMANIAN = {"ă", "â", "î", "ș", "ț"}
@@ -57,10 +57,10 @@ ROMANIAN = {"ă", "â", "î", "ș", "ț"}
 @pytest.mark.parametrize(("file", "count"), [("RO-STS.train.ro", 11498), ("ro_rrt.dev.txt", None)])
 def test_nothing_but_diacritics_changes(shared_data, file, count):
     texts = rows(shared_data / "romanian" / file, ("text",), "text")
-    made, reasons = examples("diacritics_ro", texts)
+    task_examples, reasons = examples("diacritics_ro", texts)
     assert reasons == []
-    assert count is None or len(made) == count
-    for record, example in zip(texts, made, strict=True):
+    assert count is None or len(task_examples) == count
+    for record, example in zip(texts, task_examples, strict=True):
         assert len(example.inputs) == len(example.targets)
         for plain, right in zip(example.inputs, example.targets, strict=True):
             if plain != right:
@@ -80,12 +80,12 @@ def test_romanian_letters_are_restored_not_guessed():
 @pytest.mark.extra("seeds")
 def test_webis_questions_are_causal_and_their_answers_apart(shared_data):
     columns = ("id", "question_processed", "answer_processed", "dataset")
-    made, reasons = examples(
+    task_examples, reasons = examples(
         "causal_qa", rows(shared_data / "causalqa" / "webis_sample.csv", columns, "csv"), questions="causal"
     )
-    assert (len(made), reasons) == (4810, [])
-    assert not any("\t" in example.targets for example in made)
-    assert sum(len(example.references) > 1 for example in made) > 50
+    assert (len(task_examples), reasons) == (4810, [])
+    assert not any("\t" in example.targets for example in task_examples)
+    assert sum(len(example.references) > 1 for example in task_examples) > 50
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,9 @@ def squad_zip(tmp_path_factory):
 def test_one_dataset_of_the_webis_archive(squad_zip, tmp_path, subset, partition):
     options = {"subset": subset, "partition": partition, "questions": "all"}
     include = registry.get("causal_qa").choose(options).files
-    found = sources.resolve(str(squad_zip), include=include)
-    assert len(found.files) == 2
-    made = prepared(
+    resolved = sources.resolve(str(squad_zip), include=include)
+    assert len(resolved.files) == 2
+    dataset = prepared(
         squad_zip,
         tmp_path / "out",
         task="causal_qa",
@@ -124,9 +124,9 @@ def test_one_dataset_of_the_webis_archive(squad_zip, tmp_path, subset, partition
         options=options,
         splits=None,
     )
-    assert {name: split.records for name, split in made.splits.items()} == {"train": 30, "validation": 6}
+    assert {name: split.records for name, split in dataset.splits.items()} == {"train": 30, "validation": 6}
     with zipfile.ZipFile(squad_zip) as archive:  # of each member its own bytes, not the whole archive's
-        for file in made.source.files:
+        for file in dataset.source.files:
             inside = archive.read(file.name.removeprefix(f"{squad_zip.name}/"))
             assert (file.bytes, file.sha256) == (len(inside), hashlib.sha256(inside).hexdigest())
     record = by_id(tmp_path / "out")[f"{subset}-{partition}-valid-3"]
@@ -142,9 +142,9 @@ def test_eli5_says_why_it_cannot():
 def test_the_separator_is_unifiedqas(shared_data):
     path = shared_data / "causalqa" / "squad2_valid_webis_shape.csv"
     columns = tuple(path.read_text(encoding="utf-8").partition("\n")[0].split(","))
-    made, reasons = examples("causal_qa", rows(path, columns, "csv"))
-    assert (len(made), reasons) == (121, [])
-    question = made[0].inputs[0]
+    task_examples, reasons = examples("causal_qa", rows(path, columns, "csv"))
+    assert (len(task_examples), reasons) == (121, [])
+    question = task_examples[0].inputs[0]
     assert isinstance(question, Protected)
     assert question.text.endswith("? \\n ")
     pieces = loading.load(str(shared_data / "t5_tokenizer" / "spiece.model"))
@@ -163,8 +163,10 @@ def test_every_corpus_prepares(shared_data, tmp_path):
         ("causal_qa", "causalqa/squad2_valid_webis_shape.csv", 121, {}),
         ("span_corruption", "english/wikitext2_valid.txt", None, {}),
     ):
-        made = prepared(shared_data / source, tmp_path / name, task=name, tokenizer=t5, **choices)
-        found = sum(split.lengths.get("packed", {}).get("examples", split.records) for split in made.splits.values())
-        assert count is None or found + sum(made.rejected.values()) == count, name
-        assert manifest.load(tmp_path / name) == made
+        dataset = prepared(shared_data / source, tmp_path / name, task=name, tokenizer=t5, **choices)
+        example_count = sum(
+            split.lengths.get("packed", {}).get("examples", split.records) for split in dataset.splits.values()
+        )
+        assert count is None or example_count + sum(dataset.rejected.values()) == count, name
+        assert manifest.load(tmp_path / name) == dataset
         assert all(records(tmp_path / name).values())

@@ -61,14 +61,18 @@ def test_a_file_is_a_task_of_the_command_line(task: Path, rows: Path, tmp_path: 
     out = tmp_path / "out"
     printed = prepare(task, "--source", rows, "--tokenizer", "sample:", "--out", out, "--mark", "?")
     assert "41 read = 40 examples + 1 rejected" in printed
-    made = manifest.load(out)
-    assert (made.settings.task, made.settings.options, made.settings.target_length) == ("shout", {"mark": "?"}, 16)
-    assert (made.task.file, made.task.sha256, made.task.metrics) == (
+    dataset = manifest.load(out)
+    assert (dataset.settings.task, dataset.settings.options, dataset.settings.target_length) == (
+        "shout",
+        {"mark": "?"},
+        16,
+    )
+    assert (dataset.task.file, dataset.task.sha256, dataset.task.metrics) == (
         "shout.py",
         registry.get(str(task)).sha256,
         ["rouge"],
     )
-    assert made.rejected == {"no words": 1}
+    assert dataset.rejected == {"no words": 1}
     help = prepare(task, "--help")
     assert "--mark [!|?]" in help
     assert "Words → the same words, shouted." in help
@@ -83,15 +87,15 @@ def test_another_file_of_the_name_makes_another_dataset(task: Path, rows: Path, 
 
 
 def test_tokens_of_a_file_are_found_again_until_it_does_something_else(task: Path, rows: Path, tmp_path: Path) -> None:
-    def kept(name: str) -> int:
+    def count_cached_blocks(name: str) -> int:
         prepared(rows, tmp_path / name, tokenizer="sample:", task=str(task), kept=tmp_path / "kept")
         return len(list((tmp_path / "kept").glob("??/*.arrow")))
 
-    assert kept("one") == 1
+    assert count_cached_blocks("one") == 1
     task.write_text(TASK.replace("def to_example", "# as loud as it can\ndef to_example"))
-    assert kept("two") == 1
+    assert count_cached_blocks("two") == 1
     task.write_text(TASK.replace("upper", "title"))
-    assert kept("three") == 2
+    assert count_cached_blocks("three") == 2
 
 
 @pytest.mark.parametrize(
@@ -178,8 +182,8 @@ def test_a_package_offers_tasks(package: Path, rows: Path, tmp_path: Path) -> No
     help = CliRunner().invoke(cli.main, ["prepare", "--help"]).output
     assert "shout" in help
     assert "broken" not in help
-    made = prepared(rows, tmp_path / "out", tokenizer="sample:", task="shout")
-    assert (made.settings.task, made.task.file) == ("shout", "")
+    dataset = prepared(rows, tmp_path / "out", tokenizer="sample:", task="shout")
+    assert (dataset.settings.task, dataset.task.file) == ("shout", "")
 
 
 def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:

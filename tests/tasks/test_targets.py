@@ -20,32 +20,32 @@ CLASSES = ["B-X", "I-X", "O"]
 
 @pytest.fixture(scope="module", params=["bert", "roberta", "xlm_roberta", "modernbert", "mmbert"])
 def vocabulary(request, tmp_path_factory):
-    place = getattr(encoders, request.param)(tmp_path_factory.mktemp("tokenizers") / request.param)
-    return loading.load(str(place))
+    folder = getattr(encoders, request.param)(tmp_path_factory.mktemp("tokenizers") / request.param)
+    return loading.load(str(folder))
 
 
 def of_words(vocabulary, words, tags, *, length=64, policy="head_tail"):
     featurize = featurizer(vocabulary, length=length, policy=policy, target=TagsTarget.of(CLASSES))
-    (made,) = featurized(featurize, [Example("1", " ".join(words), " ".join(tags))])
-    return made
+    (features,) = featurized(featurize, [Example("1", " ".join(words), " ".join(tags))])
+    return features
 
 
 def test_words_have_the_ids_and_first_pieces_of_words_given_apart(vocabulary):
-    whole = json.loads(vocabulary.model)
-    if (whole["pre_tokenizer"] or {}).get("type") == "ByteLevel":
-        whole["pre_tokenizer"]["add_prefix_space"] = True  # as run_ner.py asks of RoBERTa's
-    fast = FastTokenizer.from_str(json.dumps(whole))
+    tokenizer_json = json.loads(vocabulary.model)
+    if (tokenizer_json["pre_tokenizer"] or {}).get("type") == "ByteLevel":
+        tokenizer_json["pre_tokenizer"]["add_prefix_space"] = True  # as run_ner.py asks of RoBERTa's
+    fast = FastTokenizer.from_str(json.dumps(tokenizer_json))
     plain = [word.replace(SPACE_IN_WORD, " ") for word in WORDS]
-    given = plain if (whole["normalizer"] or {}).get("type") != "Replace" else [f" {word}" for word in plain]
-    wanted = fast.encode(given, is_pretokenized=True)
-    tags = [CLASSES[place % 3] for place in range(len(WORDS))]
-    made = of_words(vocabulary, WORDS, tags)
-    assert made.inputs == wanted.ids
-    labels, seen = [], None
-    for word in wanted.word_ids:
-        labels.append(-100 if word is None or word == seen else word % 3)
-        seen = word if word is not None else seen
-    assert made.labels == labels
+    words = plain if (tokenizer_json["normalizer"] or {}).get("type") != "Replace" else [f" {word}" for word in plain]
+    encoding = fast.encode(words, is_pretokenized=True)
+    tags = [CLASSES[index % 3] for index in range(len(WORDS))]
+    features = of_words(vocabulary, WORDS, tags)
+    assert features.inputs == encoding.ids
+    labels, previous_word = [], None
+    for word in encoding.word_ids:
+        labels.append(-100 if word is None or word == previous_word else word % 3)
+        previous_word = word if word is not None else previous_word
+    assert features.labels == labels
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_words_have_the_ids_and_first_pieces_of_words_given_apart(vocabulary):
 )
 def test_tags_are_cut_with_their_words(policy, kept, tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
-    words, tags = ["movie", "a"] * 5, [CLASSES[place % 3] for place in range(10)]
-    made = of_words(vocabulary, words, tags, length=6, policy=policy)
-    assert vocabulary.decode(made.inputs[1:-1]) == " ".join(words[place] for place in kept)
-    assert made.labels == [-100, *(place % 3 for place in kept), -100]
-    assert made.tokens == 12
+    words, tags = ["movie", "a"] * 5, [CLASSES[index % 3] for index in range(10)]
+    features = of_words(vocabulary, words, tags, length=6, policy=policy)
+    assert vocabulary.decode(features.inputs[1:-1]) == " ".join(words[index] for index in kept)
+    assert features.labels == [-100, *(index % 3 for index in kept), -100]
+    assert features.tokens == 12
 
 
 @pytest.mark.parametrize(
@@ -82,23 +82,23 @@ def test_rows_without_tags_for_their_words_say_why(inputs, targets, why, tmp_pat
 def test_an_input_to_predict_names_the_words_at_their_first_pieces(tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
     featurize = featurizer(vocabulary, length=16, target=TagsTarget.of(CLASSES))
-    one, none = featurize.inputs_of([Example(None, "a \u200b journeys", ""), Example(None, "a  movie", "")])
-    assert [word for word in one.words.tolist() if word != -100] == [0, 2]
-    assert isinstance(none, Reject)
+    features, rejection = featurize.inputs_of([Example(None, "a \u200b journeys", ""), Example(None, "a  movie", "")])
+    assert [word for word in features.words.tolist() if word != -100] == [0, 2]
+    assert isinstance(rejection, Reject)
 
 
 def test_labels_are_flags_and_numbers_are_bits(tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
     of_labels = featurizer(vocabulary, length=16, targets=3, target=LabelsTarget.of(CLASSES))
-    made = featurized(of_labels, [Example(str(n), "a", text) for n, text in enumerate(["O,B-X", "", "O,no"])])
-    assert [one.labels for one in made[:2]] == [[1, 0, 1], [0, 0, 0]]
-    assert str(made[2]) == "unknown class: 'no' is not one of B-X, I-X, O"
+    outcomes = featurized(of_labels, [Example(str(n), "a", text) for n, text in enumerate(["O,B-X", "", "O,no"])])
+    assert [outcome.labels for outcome in outcomes[:2]] == [[1, 0, 1], [0, 0, 0]]
+    assert str(outcomes[2]) == "unknown class: 'no' is not one of B-X, I-X, O"
     of_number = featurizer(vocabulary, length=16, targets=1, target=NumberTarget.of([]))
-    made = featurized(
+    outcomes = featurized(
         of_number, [Example(str(n), "a", text) for n, text in enumerate(["-1.5", "1e3", "x", "nan", "1e39"])]
     )
-    assert [numbers_of(one.labels).tolist() for one in made[:2]] == [[-1.5], [1000.0]]
-    assert [str(one) for one in made[2:]] == ["no number: 'x'", "no number: 'nan'", "no number: '1e39'"]
+    assert [numbers_of(outcome.labels).tolist() for outcome in outcomes[:2]] == [[-1.5], [1000.0]]
+    assert [str(outcome) for outcome in outcomes[2:]] == ["no number: 'x'", "no number: 'nan'", "no number: '1e39'"]
 
 
 def test_no_number_has_the_bits_of_a_label_that_is_none():

@@ -28,19 +28,19 @@ ANYTHING = st.recursive(
 )
 
 
-def part(one: Part) -> object:
-    if one is EOS:
+def part(input_part: Part) -> object:
+    if input_part is EOS:
         return {"eos": True}
-    return {"protected": one.text} if isinstance(one, Protected) else one
+    return {"protected": input_part.text} if isinstance(input_part, Protected) else input_part
 
 
-def said(record: dict, chosen: ChosenTask) -> dict:
+def describe_example(record: dict, chosen: ChosenTask) -> dict:
     """What a task says of a record, as JSON."""
     try:
         example: Example = chosen.to_example(record)
     except Reject as reject:
         return {"rejected": str(reject)}
-    inputs = example.inputs if isinstance(example.inputs, str) else [part(one) for one in example.inputs]
+    inputs = example.inputs if isinstance(example.inputs, str) else [part(input_part) for input_part in example.inputs]
     line = {"id": example.id, "inputs": inputs, "targets": example.targets}
     return line | ({"references": list(example.references)} if example.references else {})
 
@@ -57,7 +57,7 @@ def test_golden_rows(name):
     assert (folder / "rows.jsonl").exists(), f"a task needs golden rows: write some to tests/data/{name}/rows.jsonl"
     chosen = golden_task(name)
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
-    lines = [json.dumps(said(row, chosen), ensure_ascii=False) for row in rows]
+    lines = [json.dumps(describe_example(row, chosen), ensure_ascii=False) for row in rows]
     golden = folder / "examples.jsonl"
     if os.environ.get("T5PREP_GOLDEN"):
         golden.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -69,17 +69,17 @@ def test_a_row_without_its_target_has_the_same_input(name):
     """What a trained model is asked is what it was trained on."""
     chosen = golden_task(name)
     assert chosen.task.to_inputs is not None
-    kept = {*names_of(chosen.columns.inputs), chosen.columns.id_name}
+    input_columns = {*names_of(chosen.columns.inputs), chosen.columns.id_name}
     compared = 0
     for line in (DATA / name / "rows.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         try:
-            whole = chosen.to_example(row)
+            example = chosen.to_example(row)
         except Reject:
             continue
-        known = {column: value for column, value in row.items() if column in kept}
-        asked = chosen.task.to_inputs(known, chosen.options)
-        assert (asked.id, asked.inputs, asked.targets) == (whole.id, whole.inputs, "")
+        input_row = {column: value for column, value in row.items() if column in input_columns}
+        input_example = chosen.task.to_inputs(input_row, chosen.options)
+        assert (input_example.id, input_example.inputs, input_example.targets) == (example.id, example.inputs, "")
         compared += 1
     assert compared
 
@@ -113,11 +113,11 @@ def test_no_row_stops_the_others(name, drawn):
     chosen = golden_task(name)
     record = {column: drawn.draw(ANYTHING | st.text(max_size=5), column) for column in chosen.columns.names}
     try:
-        made = chosen.to_example(record)
+        example = chosen.to_example(record)
     except Reject:
         return
-    assert problem(made) == ""
-    assert made.id is None or made.id not in ("", "None") or record[chosen.columns.id_name] == "None"
+    assert problem(example) == ""
+    assert example.id is None or example.id not in ("", "None") or record[chosen.columns.id_name] == "None"
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ def test_a_task_prepares_from_its_own_address(
     """A task's own address, columns and splits, from servers that answer as its host does."""
     publish(internet)
     arguments = [name, "--tokenizer", "sample:", "--out", str(tmp_path / "out"), "--workers", "1", "--json"]
-    done = CliRunner().invoke(cli.main, ["prepare", *arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    made = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert {split: said["records"] for split, said in made["splits"].items()} == splits
-    assert made["rejected"] == rejected
+    result = CliRunner().invoke(cli.main, ["prepare", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert {split: split_facts["records"] for split, split_facts in manifest["splits"].items()} == splits
+    assert manifest["rejected"] == rejected
     if name == "common_gen":
         assert by_id(tmp_path / "out")["b1 rain"]["references"] == [b"Rain 0 falls on b1.", b"Rain 1 falls on b1."]

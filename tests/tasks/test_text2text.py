@@ -18,7 +18,7 @@ from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import Protected
 from t5prep.tokens.tokenizer import Tokenizer
-from tests.featurizing import One, featurized, featurizer
+from tests.featurizing import ExampleFeatures, featurized, featurizer
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]
@@ -28,11 +28,11 @@ TEMPLATE = "question: {q} context: {c}"
 def cut(record: dict[str, str], *, length: int, policy: str, protect: list[str]) -> str:
     """The input of a record, cut and decoded."""
     chosen = registry.get("text2text").choose({"inputs": TEMPLATE, "targets_column": "a", "protect": protect})
-    own = featurizer(WORDS, length=length, policy=policy)
-    (made,) = featurized(own, [chosen.to_example({"a": "yes", **record})])
-    assert isinstance(made, One), made
-    assert len(made.inputs) <= length
-    return WORDS.decode(made.inputs)
+    featurize = featurizer(WORDS, length=length, policy=policy)
+    (features,) = featurized(featurize, [chosen.to_example({"a": "yes", **record})])
+    assert isinstance(features, ExampleFeatures), features
+    assert len(features.inputs) <= length
+    return WORDS.decode(features.inputs)
 
 
 @pytest.mark.parametrize("policy", ["head_tail", "head", "tail"])
@@ -43,11 +43,11 @@ def test_the_words_of_a_template_survive_any_cut(policy: str, protect: str) -> N
         for _ in range(8):
             sizes = {name: chooser.randrange(1, 10) if name == protect else chooser.randrange(300) for name in "qc"}
             record = {name: " ".join(chooser.choices(COMMON, k=size)) for name, size in sizes.items()}
-            said = cut(record, length=length, policy=policy, protect=[protect])
-            assert said.startswith("question:")
-            assert said.count("question:") == said.count(" context:") == 1
+            input_text = cut(record, length=length, policy=policy, protect=[protect])
+            assert input_text.startswith("question:")
+            assert input_text.count("question:") == input_text.count(" context:") == 1
             label = "question" if protect == "q" else "context"
-            assert f"{label}: {record[protect]} " in said
+            assert f"{label}: {record[protect]} " in input_text
 
 
 def test_without_protect_the_template_is_text_like_any_other() -> None:
@@ -59,9 +59,9 @@ def test_without_protect_the_template_is_text_like_any_other() -> None:
 
 def test_what_fits_is_the_same_protected_or_not() -> None:
     record = {"q": "why does (this)", "c": "come back"}
-    whole = cut(record, length=64, policy="head", protect=[])
+    expected = cut(record, length=64, policy="head", protect=[])
     for name in "qc":
-        assert cut(record, length=64, policy="head", protect=[name]) == whole
+        assert cut(record, length=64, policy="head", protect=[name]) == expected
 
 
 @pytest.mark.parametrize("label", ["1", 1])
@@ -80,9 +80,9 @@ def test_labels_may_be_columns_of_zeros_and_ones(tmp_path: Path) -> None:
     source = tmp_path / "comments.csv"
     source.write_text("id,text,toxic,insult\na,good day,0,0\nb,bad day,1,1.0\nc,odd,true,0\nd,x,2,0\n")
     options = {"inputs_column": "text", "labels_column": "toxic, insult", "id_column": "id"}
-    how: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}}
-    made = prepared(source, tmp_path / "out", options=options, **how)
-    assert (made.settings.target, made.target.classes) == ("labels", ("toxic", "insult"))
+    prepare_options: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}}
+    manifest = prepared(source, tmp_path / "out", options=options, **prepare_options)
+    assert (manifest.settings.target, manifest.target.classes) == ("labels", ("toxic", "insult"))
     assert {id: record["labels"] for id, record in by_id(tmp_path / "out").items()} == {
         "a": [0, 0],
         "b": [1, 1],
@@ -90,9 +90,9 @@ def test_labels_may_be_columns_of_zeros_and_ones(tmp_path: Path) -> None:
     }
     assert [line["reason"] for line in rejected(tmp_path / "out")] == ["neither 0 nor 1: '2' in toxic"]
     mapped = {**options, "label_map": "toxic=rude,insult=mean"}
-    assert prepared(source, tmp_path / "mapped", options=mapped, **how).target.classes == ("rude", "mean")
+    assert prepared(source, tmp_path / "mapped", options=mapped, **prepare_options).target.classes == ("rude", "mean")
     with pytest.raises(UsageError, match="each column once"):
-        prepared(source, tmp_path / "twice", options={**options, "labels_column": "toxic,toxic"}, **how)
+        prepared(source, tmp_path / "twice", options={**options, "labels_column": "toxic,toxic"}, **prepare_options)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_what_is_no_map_of_labels_is_a_sentence(given: dict[str, str], says: str
 
 def test_rows_whose_label_has_no_word_are_rejected_and_counted(tmp_path: Path) -> None:
     rows = [{"q": f"row number {i}", "a": str(i % 3)} for i in range(30)]
-    made = prepared(
+    manifest = prepared(
         write_csv(tmp_path / "rows.csv", rows),
         tmp_path / "out",
         tokenizer="sample:",
         task="text2text",
         options={"inputs_column": "q", "targets_column": "a", "label_map": "0=low,1=high"},
     )
-    assert made.rejected == {"unknown label": 10}
-    assert sum((Counter(split.labels) for split in made.splits.values()), Counter()) == {"low": 10, "high": 10}
+    assert manifest.rejected == {"unknown label": 10}
+    assert sum((Counter(split.labels) for split in manifest.splits.values()), Counter()) == {"low": 10, "high": 10}
 
 
 def test_rows_without_a_target_can_have_one(tmp_path):
@@ -128,21 +128,23 @@ def test_rows_without_a_target_can_have_one(tmp_path):
     (tmp_path / "rows.csv").write_text("q,a\n" + "".join(f"question {n},{'x' * (n % 2)}\n" for n in range(20)))
     columns = {"inputs_column": "q", "targets_column": "a"}
     for name in ("rows.jsonl", "rows.csv"):
-        how = {"tokenizer": "sample:", "task": "text2text"}
-        made = prepared(tmp_path / name, tmp_path / f"without {name}", options=columns, **how)
-        assert (made.rows[name].examples, made.rejected) == (10, {"empty target": 10})
-        assert '--empty-target "no answer" (10)' in made.warnings[0]
+        prepare_options = {"tokenizer": "sample:", "task": "text2text"}
+        manifest = prepared(tmp_path / name, tmp_path / f"without {name}", options=columns, **prepare_options)
+        assert (manifest.rows[name].examples, manifest.rejected) == (10, {"empty target": 10})
+        assert '--empty-target "no answer" (10)' in manifest.warnings[0]
         options = columns | {"empty_target": "no answer"}
-        made = prepared(tmp_path / name, tmp_path / f"with {name}", options=options, **how)
-        assert (made.rows[name].examples, made.rejected) == (20, {})
+        manifest = prepared(tmp_path / name, tmp_path / f"with {name}", options=options, **prepare_options)
+        assert (manifest.rows[name].examples, manifest.rejected) == (20, {})
 
 
 def test_a_split_that_stays_empty_is_said(tmp_path):
     (tmp_path / "rows.csv").write_text("q,a\n" + "".join(f"question {n},{n}\n" for n in range(3)))
     columns = {"inputs_column": "q", "targets_column": "a"}
-    how = {"tokenizer": "sample:", "task": "text2text", "options": columns}
-    made = prepared(tmp_path / "rows.csv", tmp_path / "out", splits={"train": 0.999, "validation": 0.001}, **how)
-    assert any("no row fell into the split validation" in warning for warning in made.warnings)
+    prepare_options = {"tokenizer": "sample:", "task": "text2text", "options": columns}
+    manifest = prepared(
+        tmp_path / "rows.csv", tmp_path / "out", splits={"train": 0.999, "validation": 0.001}, **prepare_options
+    )
+    assert any("no row fell into the split validation" in warning for warning in manifest.warnings)
 
 
 def test_two_files_of_lines_make_pairs_with_a_prefix_of_ones_own(tmp_path: Path) -> None:
@@ -151,8 +153,8 @@ def test_two_files_of_lines_make_pairs_with_a_prefix_of_ones_own(tmp_path: Path)
     (source / "train.en").write_text("".join(f"house {n}\n" for n in range(20)))
     (source / "train.de.gz").write_bytes(gzip.compress("".join(f"Haus {n}\n" for n in range(20)).encode()))
     options = {"line_pairs": ".en,.de", "inputs": "to German: {source}", "targets_column": "target"}
-    made = prepared(source, tmp_path / "out", task="text2text", tokenizer="sample:", options=options)
-    assert made.rows["train.en"].examples == 20
+    manifest = prepared(source, tmp_path / "out", task="text2text", tokenizer="sample:", options=options)
+    assert manifest.rows["train.en"].examples == 20
     first = by_id(tmp_path / "out")["train.en:1"]
     ids, labels = ([int(token) for token in first[name] if token > 0] for name in ("input_ids", "labels"))
     assert (WORDS.decode(ids), WORDS.decode(labels)) == ("to German: house 0 </s>", "Haus 0 </s>")
@@ -170,7 +172,7 @@ def test_two_files_of_lines_make_pairs_with_a_prefix_of_ones_own(tmp_path: Path)
 def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Path) -> None:
     """By columns and, with `dedup`, row by row: no part of the name is taken for a template."""
     write_csv(tmp_path / "rows.csv", [{name: f"why {n}", f"{name} label": "yes"} for n in range(9)])
-    made = prepared(
+    manifest = prepared(
         tmp_path / "rows.csv",
         tmp_path / "out",
         tokenizer=sample.tokenizer_path(),
@@ -178,7 +180,7 @@ def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Pa
         options={"inputs_column": name, "targets_column": f"{name} label"},
         **choices,
     )
-    assert sum(split.records for split in made.splits.values()) == 9
+    assert sum(split.records for split in manifest.splits.values()) == 9
 
 
 @pytest.mark.parametrize(
@@ -193,14 +195,14 @@ def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Pa
 )
 @pytest.mark.parametrize("side", ["inputs", "targets"])
 def test_a_template_without_a_column_or_with_a_form_is_refused(template: str, why: str, side: str) -> None:
-    other = {"inputs": "targets_column", "targets": "inputs_column"}[side]
+    other_option = {"inputs": "targets_column", "targets": "inputs_column"}[side]
     with pytest.raises(UsageError, match=why):
-        _ = registry.get("text2text").choose({side: template, other: "a"}).columns
+        _ = registry.get("text2text").choose({side: template, other_option: "a"}).columns
 
 
 def _prepared(rows: list[dict[str, Any]], out: Path, **choices: Any) -> Any:
-    how = {"inputs_column": "q", "tokenizer": "sample:", "workers": 0, "splits": "train=0.5,validation=0.5"}
-    return t5prep.prepare("text2text", source=rows, out=out, **(how | choices))
+    defaults = {"inputs_column": "q", "tokenizer": "sample:", "workers": 0, "splits": "train=0.5,validation=0.5"}
+    return t5prep.prepare("text2text", source=rows, out=out, **(defaults | choices))
 
 
 @pytest.mark.parametrize("column", ["answers.text", "plain"])
@@ -208,17 +210,17 @@ def test_rows_with_several_different_answers_are_counted(column: str, tmp_path: 
     """The first one is the target, as of SQuAD; a row of validation keeps all of them as right."""
     answers = [["a b", "c d"], ["a b", "a b"], ["e f"], ["c d", "a b", "c d"]]
     rows = [{"q": f"question {n}", "answers": {"text": answers[n % 4]}, "plain": answers[n % 4]} for n in range(40)]
-    made = _prepared(rows, tmp_path / "out", targets_column=column)
+    manifest = _prepared(rows, tmp_path / "out", targets_column=column)
     assert (
         f"20 of 40 rows have several different values in {column}: the first one is the target, and an evaluation takes each of "
-        "them as right" in made.warnings
+        "them as right" in manifest.warnings
     )
     table = t5prep.table(str(tmp_path / "out")).read_all().to_pylist()
     right = {f"question {n}": answers[n % 4] for n in range(40)}
     assert {row["target"] for row in table} == {"a b", "c d", "e f"}
     assert all(row["target"] == right[row["input"]][0] for row in table)
-    kept = {row["input"]: row["references"] for row in table if row["split"] == "validation"}
-    assert kept == {question: right[question] for question in kept}
+    references = {row["input"]: row["references"] for row in table if row["split"] == "validation"}
+    assert references == {question: right[question] for question in references}
 
 
 @pytest.mark.parametrize("kind", ["python", "parquet"])
@@ -228,9 +230,9 @@ def test_a_null_among_answers_is_no_answer(kind: str, tmp_path: Path) -> None:
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
         rows = str(tmp_path / "rows.parquet")
-    made = _prepared(rows, tmp_path / "out", targets_column="answers")
-    assert made.rejected == {"empty target": 10}
-    assert not any("several different values" in warning for warning in made.warnings)
+    manifest = _prepared(rows, tmp_path / "out", targets_column="answers")
+    assert manifest.rejected == {"empty target": 10}
+    assert not any("several different values" in warning for warning in manifest.warnings)
     table = t5prep.table(str(tmp_path / "out")).read_all().to_pylist()
     assert {row["target"] for row in table} == {"a b", "c d", "e f"}
     assert all(row["references"] == [row["target"]] for row in table if row["split"] == "validation")
@@ -238,7 +240,7 @@ def test_a_null_among_answers_is_no_answer(kind: str, tmp_path: Path) -> None:
 
 def test_a_class_that_is_several_is_rejected(tmp_path: Path) -> None:
     rows = [{"q": f"question {n}", "label": [["0"], ["0", "0.0"], ["0", "1"]][n % 3]} for n in range(30)]
-    made = _prepared(rows, tmp_path / "out", targets_column="label", label_map="0=no,1=yes")
-    assert made.rejected == {"several labels": 10}
-    assert not any("several different values" in warning for warning in made.warnings)
-    assert any("--labels-column" in warning for warning in made.warnings)
+    manifest = _prepared(rows, tmp_path / "out", targets_column="label", label_map="0=no,1=yes")
+    assert manifest.rejected == {"several labels": 10}
+    assert not any("several different values" in warning for warning in manifest.warnings)
+    assert any("--labels-column" in warning for warning in manifest.warnings)

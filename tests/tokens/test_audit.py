@@ -22,14 +22,17 @@ def t5(shared_data):
     return Tokenizer((shared_data / "t5_tokenizer" / "spiece.model").read_bytes(), name="t5")
 
 
-def lost(report: Report) -> dict[str, tuple[int, str]]:
-    return {one.name.split()[0] if one.name[0] in "{}<~" else one.name: (one.count, one.becomes) for one in report.lost}
+def summarize_losses(report: Report) -> dict[str, tuple[int, str]]:
+    return {
+        loss.name.split()[0] if loss.name[0] in "{}<~" else loss.name: (loss.count, loss.becomes)
+        for loss in report.lost
+    }
 
 
 @pytest.mark.extra("seeds")
 def test_what_t5_loses_of_code(t5):
     report = audit.examine(["if (x < 1) {\n\ty  =  ~x;\n}"], t5)
-    assert lost(report) == {
+    assert summarize_losses(report) == {
         "<": (1, "<unk>"),
         "{": (1, "<unk>"),
         "}": (1, "<unk>"),
@@ -62,23 +65,23 @@ def test_plain_english_comes_back(t5):
     ],
 )
 def test_what_normalization_makes_of_a_character(t5, text, name, becomes):
-    (one,) = audit.examine([text], t5).lost
-    assert (one.name, one.count, one.becomes) == (name, 1, becomes)
+    (loss,) = audit.examine([text], t5).lost
+    assert (loss.name, loss.count, loss.becomes) == (name, 1, becomes)
 
 
 @pytest.mark.extra("seeds")
 def test_an_unknown_token_may_stand_for_several_characters(t5):
     report = audit.examine(["a{{}}b"], t5)
     assert report.unknown == 1
-    assert sum(one.count for one in report.lost) == 4
+    assert sum(loss.count for loss in report.lost) == 4
 
 
 @pytest.mark.extra("seeds")
 def test_the_advice_is_what_one_types(t5):
     report = audit.examine(["<p>a</p>\n<p>{b}</p>"] * 20, t5)
-    said = " ".join(audit.advice(report))
+    advice = " ".join(audit.advice(report))
     for flag in ("--keep-newlines", "--html strip", "--byte-fallback"):
-        assert flag in said
+        assert flag in advice
 
 
 @pytest.mark.extra("seeds")
@@ -95,10 +98,10 @@ def test_why_a_tokenizer_json_has_other_ids(t5, text, theirs, field):
     by_file = lambda texts: [theirs(ids) for ids in t5.processor.encode(texts)]  # noqa: E731
     report = audit.examine([text], t5, in_transformers={"transformers 4": by_file})
     advice = "By transformers 4, 1 text would get other ids, for example 'other'"
-    assert any(advice in one for one in audit.advice(report)) == (text == "other")
-    found = report.agreements["transformers 4"]
-    assert (found.texts, getattr(found, field)) == (1, 1)
-    assert found.equal + found.ties + found.spelled + found.unexplained == 1
+    assert any(advice in sentence for sentence in audit.advice(report)) == (text == "other")
+    agreement = report.agreements["transformers 4"]
+    assert (agreement.texts, getattr(agreement, field)) == (1, 1)
+    assert agreement.equal + agreement.ties + agreement.spelled + agreement.unexplained == 1
 
 
 @pytest.mark.extra("seeds")
@@ -111,18 +114,18 @@ def test_unknown_characters_are_counted_as_sentencepiece_counts_them(t5, shared_
         pairs = zip(t5.processor.encode(line), t5.processor.encode(line, out_type=str), strict=True)
         unknown += sum(len(piece) for token, piece in pairs if token == t5.unk_id)
     report = audit.examine(texts, t5)
-    assert sum(one.count for one in report.lost if one.becomes == "<unk>") == unknown > 10_000
+    assert sum(loss.count for loss in report.lost if loss.becomes == "<unk>") == unknown > 10_000
 
 
 def test_the_sample_with_its_tokenizer():
     tokenizer = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
     bodies = [row["Body"] for row in csv.DictReader(io.StringIO(sample.rows().decode(), newline=""))][:300]
     report = audit.examine(bodies, tokenizer)
-    said = report.to_json()
-    assert said["texts"] == 300
-    assert 0 < said["unk_rate"] < 0.002
-    assert {one["name"] for one in said["lost"]} >= {"newline", "run of spaces"}
-    assert any("--keep-newlines" in sentence for sentence in said["advice"])
+    summary = report.to_json()
+    assert summary["texts"] == 300
+    assert 0 < summary["unk_rate"] < 0.002
+    assert {loss["name"] for loss in summary["lost"]} >= {"newline", "run of spaces"}
+    assert any("--keep-newlines" in sentence for sentence in summary["advice"])
 
 
 def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.CaptureFixture) -> None:
@@ -130,7 +133,7 @@ def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.Captur
         audit.encode_by(b'{"model": {}}', name="it")
     broken = huggingface_files.tokenizer_json(Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:"))
     normalizer = broken["normalizer"]
-    charsmap = next(one for one in [normalizer, *normalizer.get("normalizers", [])] if one["type"] == "Precompiled")
+    charsmap = next(step for step in [normalizer, *normalizer.get("normalizers", [])] if step["type"] == "Precompiled")
     charsmap["precompiled_charsmap"] = "AAAA"
     with pytest.raises(TokenizerError, match="fails in the tokenizers library"):
         audit.encode_by(json.dumps(broken).encode(), name="it")
@@ -141,8 +144,8 @@ def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.Captur
 def test_padding_and_truncation_are_not_compared(t5):
     padding = {"strategy": {"Fixed": 16}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
     truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
-    whole = {**huggingface_files.tokenizer_json(t5), "truncation": truncation}
-    content = json.dumps({**whole, "padding": {**padding, "pad_to_multiple_of": None}}).encode()
+    document = {**huggingface_files.tokenizer_json(t5), "truncation": truncation}
+    content = json.dumps({**document, "padding": {**padding, "pad_to_multiple_of": None}}).encode()
     by_file = {"the file": audit.encode_by(content, name="it")}
     report = audit.examine(["The quick brown fox."], t5, in_transformers=by_file)
     assert report.agreements == {"the file": audit.Agreement(texts=1, equal=1)}
@@ -169,6 +172,6 @@ def test_a_tokenizer_json_is_examined_too(tmp_path):
     bert = loading.load(str(encoders.bert(tmp_path / "bert")))
     by_file = audit.encode_by(bert.model, name="bert")
     report = audit.examine(["a charming film .", "A movie {"], bert, in_transformers={"the file": by_file})
-    assert lost(report) == {"A U+0041 LATIN CAPITAL LETTER A": (1, "a"), "{": (1, "<unk>")}
+    assert summarize_losses(report) == {"A U+0041 LATIN CAPITAL LETTER A": (1, "a"), "{": (1, "<unk>")}
     assert (report.texts, report.returned) == (2, 0)  # "film." comes back
     assert report.agreements == {"the file": audit.Agreement(texts=2, equal=2)}

@@ -50,9 +50,9 @@ def test_check_calls_published_folders_sound(tmp_path: Path, family: str) -> Non
 
 def test_check_names_texts_with_marks_that_transformers_maps_by_graphemes(tmp_path: Path) -> None:
     folder = published_folders.t5_v1_1(tmp_path / "t5")
-    dropped, apart, plain = "see\u0301\u0323 it", "k \u304b\u3099 k", "se\u0301e it, caf\xe9"
-    report = check(folder, dropped, apart, plain)
-    assert differing(report) == {"transformers 4": [dropped, apart], "transformers 5": [dropped, apart]}
+    dropped, kana, plain = "see\u0301\u0323 it", "k \u304b\u3099 k", "se\u0301e it, caf\xe9"
+    report = check(folder, dropped, kana, plain)
+    assert differing(report) == {"transformers 4": [dropped, kana], "transformers 5": [dropped, kana]}
     tokenizer = loading.load(str(folder))
     assert tokenizer.encode(dropped) == tokenizer.encode(
         "se\xe9\u0323 it"
@@ -114,18 +114,18 @@ def test_a_t5_without_a_space_before_texts_is_refused(tmp_path: Path, family: st
     assert loading.load(str(folder)).model == plain.model
 
 
-def saved_t5(folder: Path, named: str, *tokens: dict[str, Any]) -> Path:
+def saved_t5(folder: Path, tokenizer_class: str, *tokens: dict[str, Any]) -> Path:
     """Write a T5 with added tokens as transformers 4 saves it."""
     document = class_steps.converted(SAMPLE)
-    document["added_tokens"] += [{**token, "id": SAMPLE.size + place} for place, token in enumerate(tokens)]
-    files = {"tokenizer.json": document, "tokenizer_config.json": {"tokenizer_class": named}}
+    document["added_tokens"] += [{**token, "id": SAMPLE.size + index} for index, token in enumerate(tokens)]
+    files = {"tokenizer.json": document, "tokenizer_config.json": {"tokenizer_class": tokenizer_class}}
     return published_folders.written(folder, {"spiece.model": SAMPLE.model, **files})
 
 
 def test_added_tokens_for_which_transformers_5_has_other_ids_are_refused(tmp_path: Path) -> None:
     brace = added(0, "{{", special=False, normalized=True)
-    why = r'steps that transformers 5 replaces by those of T5Tokenizer\. Write "tokenizer_class": "PreTrainedTokenizerFast"'
-    with pytest.raises(TokenizerError, match=why):
+    message = r'steps that transformers 5 replaces by those of T5Tokenizer\. Write "tokenizer_class": "PreTrainedTokenizerFast"'
+    with pytest.raises(TokenizerError, match=message):
         loading.load(str(saved_t5(tmp_path / "class", "T5Tokenizer", brace)))
     tokenizer = loading.load(str(saved_t5(tmp_path / "any", "PreTrainedTokenizerFast", brace)))
     assert SAMPLE.size in tokenizer.encode("a {{ b")
@@ -165,7 +165,7 @@ def test_an_mt5_with_added_tokens_keeps_its_sentinels(tmp_path: Path) -> None:
     tokenizer = loading.load(str(published_folders.written(tmp_path / "added", files)))
     assert [tokenizer.sentinel(number) for number in (0, 1, 99)] == [plain.sentinel(number) for number in (0, 1, 99)]
     assert (tokenizer.sentinels, tokenizer.size) == (100, plain.size + 1)
-    spelled = tokenizer.encode("a <extra_id_3> b <sep>")
-    assert plain.size in spelled
-    assert plain.sentinel(3) not in spelled
+    ids = tokenizer.encode("a <extra_id_3> b <sep>")
+    assert plain.size in ids
+    assert plain.sentinel(3) not in ids
     assert tokenizer.decode([*tokenizer.encode("rows"), tokenizer.sentinel(3)]) == "rows <extra_id_3>"

@@ -40,9 +40,9 @@ def load(name: str) -> Tokenizer:
 
 def as_one(ids: np.ndarray, tokenizer: Tokenizer, *, keep_newlines: bool) -> str:
     """The text of a row of ids by itself."""
-    kept = ids.tolist()
-    kept = kept[:-1] if kept[-1:] == [tokenizer.eos_id] else kept
-    return newlines.decode(kept, tokenizer=tokenizer, keep_newlines=keep_newlines)
+    tokens = ids.tolist()
+    tokens = tokens[:-1] if tokens[-1:] == [tokenizer.eos_id] else tokens
+    return newlines.decode(tokens, tokenizer=tokenizer, keep_newlines=keep_newlines)
 
 
 def decode(rows: list[list[int]], tokenizer: Tokenizer, *, fill: int, keep_newlines: bool = False) -> decoding.Decoded:
@@ -64,8 +64,8 @@ def test_many_rows_decode_as_one(name: str, keep_newlines: bool) -> None:
         (0.15, [tokenizer.processor.piece_to_id("▁")]),
         (0.15, [tokenizer.processor.piece_to_id("▁▁▁")]),
     ):
-        where = draw.random(ids.shape) < share
-        ids[where] = draw.choice(tokens, int(where.sum()))
+        mask = draw.random(ids.shape) < share
+        ids[mask] = draw.choice(tokens, int(mask.sum()))
     if "<0x00>" in tokenizer.processor.id_to_piece(list(range(tokenizer.vocab_size))):
         # Whole characters, broken ones, halves of a pair, what is above U+10FFFF, and longer ways to write a character.
         texts = [
@@ -74,19 +74,19 @@ def test_many_rows_decode_as_one(name: str, keep_newlines: bool) -> None:
         ]
         texts += [bytes.fromhex("c080c1bfc2e08080e0a080f0808080f0908080efbfbf80bf"), "é".encode() * 12]
         for row, text in enumerate(texts * 50):
-            at = draw.integers(0, 3)
-            some = [tokenizer.processor.piece_to_id(f"<0x{byte:02X}>") for byte in text][: 24 - at]
-            ids[row, at : at + len(some)] = some
+            offset = draw.integers(0, 3)
+            byte_ids = [tokenizer.processor.piece_to_id(f"<0x{byte:02X}>") for byte in text][: 24 - offset]
+            ids[row, offset : offset + len(byte_ids)] = byte_ids
             ids[row] = np.where(
                 draw.random(24) < 0.02 * (row % 3), draw.integers(0, tokenizer.padded_size, 24), ids[row]
             )
     lengths = draw.integers(0, 25, len(ids))
     rows = [row[:length] for row, length in zip(ids, lengths, strict=True)]
-    found = decode([row.tolist() for row in rows], tokenizer, fill=-7, keep_newlines=keep_newlines)
-    assert found.texts.validate(full=True) is None
-    assert found.texts.to_pylist() == [as_one(row, tokenizer, keep_newlines=keep_newlines) for row in rows]
-    assert found.lengths.tolist() == lengths.tolist()
-    assert found.marked.tolist() == [tokenizer.sentinel(1) in row for row in rows]
+    decoded_rows = decode([row.tolist() for row in rows], tokenizer, fill=-7, keep_newlines=keep_newlines)
+    assert decoded_rows.texts.validate(full=True) is None
+    assert decoded_rows.texts.to_pylist() == [as_one(row, tokenizer, keep_newlines=keep_newlines) for row in rows]
+    assert decoded_rows.lengths.tolist() == lengths.tolist()
+    assert decoded_rows.marked.tolist() == [tokenizer.sentinel(1) in row for row in rows]
 
 
 @pytest.mark.parametrize("id", [-100, -1, 1 << 30])

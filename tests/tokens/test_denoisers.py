@@ -16,20 +16,20 @@ from t5prep.tokens import denoisers, ragged, span_corruption
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 TOKENIZER = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
-MODES = [TOKENIZER.encode(one.mode) for one in DENOISERS.denoisers]
+MODES = [TOKENIZER.encode(ul2_denoiser.mode) for ul2_denoiser in DENOISERS.denoisers]
 
 
-def batches(sizes, most):
+def batches(sizes, max_documents):
     """Documents of some tokens that are no sentinels, at most so many together."""
-    for names, (ids, starts) in rows_of.batches(sizes, most):
+    for names, (ids, starts) in rows_of.batches(sizes, max_documents):
         yield names, ragged.Ragged(ids % 7000 + 5, starts)
 
 
-def denoised(sizes, *, most=3, inputs_length=64, seed=0):
+def denoised(sizes, *, max_documents=3, inputs_length=64, seed=0):
     """All rows of some documents, whose tokens say where they stand: (name, inputs, labels)."""
     denoise = denoisers.Denoise(DENOISERS.denoisers, tokenizer=TOKENIZER, inputs_length=inputs_length, seed=seed)
     rows = []
-    for ids, _, inputs, labels in denoise(batches(sizes, most)):
+    for ids, _, inputs, labels in denoise(batches(sizes, max_documents)):
         rows += zip(ids, inputs.apart(), labels.apart(), strict=True)
     return denoise, rows
 
@@ -47,9 +47,9 @@ def test_no_token_is_lost_and_every_way_is_taken(monkeypatch):
     monkeypatch.setattr(span_corruption, "ROWS", 5)
     sizes = [3, 700, 0, 41, 1, 900, 260] * 20
     denoise, rows = denoised(sizes)
-    taken = Counter(denoise.number_of(name) for name, _, _ in rows)
-    assert set(taken) == set(range(7))
-    assert max(taken.values()) < 2 * min(taken.values())
+    counts = Counter(denoise.number_of(name) for name, _, _ in rows)
+    assert set(counts) == set(range(7))
+    assert max(counts.values()) < 2 * min(counts.values())
     flat = np.concatenate([original(denoise.number_of(name), *sides) for name, *sides in rows])
     np.testing.assert_array_equal(flat, [token % 7000 + 5 for _, ids in rows_of.documents(sizes) for token in ids])
     for name, inputs, labels in rows[:-1]:
@@ -61,13 +61,14 @@ def test_no_token_is_lost_and_every_way_is_taken(monkeypatch):
 
 def test_rows_depend_on_seed_and_name_alone():
     sizes = [500, 20, 333, 1000]
-    _, first = denoised(sizes, most=1)
-    _, again = denoised(sizes, most=4)
-    _, other = denoised(sizes, seed=1)
-    said = [
-        [(name, inputs.tolist(), labels.tolist()) for name, inputs, labels in rows] for rows in (first, again, other)
+    _, first = denoised(sizes, max_documents=1)
+    _, regrouped_rows = denoised(sizes, max_documents=4)
+    _, reseeded_rows = denoised(sizes, seed=1)
+    row_lists = [
+        [(name, inputs.tolist(), labels.tolist()) for name, inputs, labels in rows]
+        for rows in (first, regrouped_rows, reseeded_rows)
     ]
-    assert said[0] == said[1] != said[2]
+    assert row_lists[0] == row_lists[1] != row_lists[2]
 
 
 @pytest.mark.parametrize("denoiser", DENOISERS.denoisers)
@@ -88,7 +89,10 @@ def test_rows_are_as_full_as_sentinels_allow(denoiser, inputs_length):
 
 
 def test_table_1_of_the_paper():
-    assert [dataclasses.astuple(one) if dataclasses.is_dataclass(one) else tuple(one) for one in DENOISERS.denoisers] == [
+    denoisers = [
+        dataclasses.astuple(part) if dataclasses.is_dataclass(part) else tuple(part) for part in DENOISERS.denoisers
+    ]
+    assert denoisers == [
         ("[NLU]", 0.15, 3.0), ("[NLU]", 0.15, 8.0),
         ("[NLG]", 0.5, 3.0), ("[NLG]", 0.5, 8.0), ("[NLG]", 0.15, 64.0), ("[NLG]", 0.5, 64.0),
         ("[S2S]", 0.25, 0.0),

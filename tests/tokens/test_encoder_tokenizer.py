@@ -28,18 +28,18 @@ WORDS_WITHOUT_UNKNOWN["continuing_subword_prefix"] = "#"
 
 @pytest.fixture(scope="module", params=["uncased", "cased", "roberta", "xlm_roberta", "modernbert", "mmbert"])
 def folder(request, tmp_path_factory):
-    place = tmp_path_factory.mktemp("tokenizers") / request.param
+    path = tmp_path_factory.mktemp("tokenizers") / request.param
     if "cased" in request.param:
-        return encoders.bert(place, lowercase="un" in place.name)
-    return getattr(encoders, request.param)(place)
+        return encoders.bert(path, lowercase="un" in path.name)
+    return getattr(encoders, request.param)(path)
 
 
 def test_ids_are_those_of_transformers(folder):
     from transformers import AutoTokenizer
 
     ours, theirs = loading.load(str(folder)), AutoTokenizer.from_pretrained(folder)
-    wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
-    assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == wanted
+    expected = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == expected
     assert (ours.size, ours.pad_id, ours.unk_id) == (len(theirs), theirs.pad_token_id, theirs.unk_token_id)
 
 
@@ -58,10 +58,10 @@ def test_special_tokens_around_texts_are_those_of_transformers(folder):
 def test_a_euroberts_texts_have_a_token_before_them_and_none_behind(tmp_path):
     from transformers import AutoTokenizer
 
-    place = encoders.eurobert(tmp_path / "eurobert")
-    ours, theirs = loading.load(str(place)), AutoTokenizer.from_pretrained(place)
-    wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
-    assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == wanted
+    path = encoders.eurobert(tmp_path / "eurobert")
+    ours, theirs = loading.load(str(path)), AutoTokenizer.from_pretrained(path)
+    expected = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == expected
     first, second = ours.encode_all(["a movie", "charming 1234"])
     rows = ragged.framed(ragged.of([first, first, second]), np.array([0, 1, 3]), ours.frame)
     assert [row.tolist() for row in rows.apart()] == theirs(["a movie"])["input_ids"] + [
@@ -97,9 +97,9 @@ def test_decoding_writes_special_tokens_and_leaves_padding_out(folder):
 
 def test_the_same_files_have_the_same_sha256_and_their_content_is_enough(folder):
     ours = loading.load(str(folder))
-    again = loading.of_content(ours.model, name="again")
-    assert ours.sha256 == again.sha256 == loading.load(str(folder)).sha256
-    assert again.encode("a movie") == ours.encode("a movie")
+    reloaded_tokenizer = loading.of_content(ours.model, name="again")
+    assert ours.sha256 == reloaded_tokenizer.sha256 == loading.load(str(folder)).sha256
+    assert reloaded_tokenizer.encode("a movie") == ours.encode("a movie")
 
 
 def test_a_t5s_tokenizer_stays_one():
@@ -165,10 +165,12 @@ def test_a_sentencepiece_model_that_makes_a_page_of_a_character_is_one_sentence(
 def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, capfd, part, value, says):
     """What the library panics at, which is no Exception, ids by chance, and more tokens around a text than there is room for."""
     encoders.modernbert(tmp_path / "it")
-    whole = json.loads((tmp_path / "it" / "tokenizer.json").read_text())
-    changed = {"dropout": whole["model"], "ids": whole["post_processor"]["special_tokens"]["[CLS]"]}.get(part, whole)
+    document = json.loads((tmp_path / "it" / "tokenizer.json").read_text())
+    changed = {"dropout": document["model"], "ids": document["post_processor"]["special_tokens"]["[CLS]"]}.get(
+        part, document
+    )
     changed[part] = value
-    (tmp_path / "it" / "tokenizer.json").write_text(json.dumps(whole))
+    (tmp_path / "it" / "tokenizer.json").write_text(json.dumps(document))
     with pytest.raises(TokenizerError, match=says):
         loading.load(str(tmp_path / "it")).encode_block(["a" * 5000 + "!"])
     assert "panicked" not in capfd.readouterr().err
@@ -177,10 +179,10 @@ def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, capfd, part, value, 
 def test_stderr_is_where_it_was_when_threads_load_tokenizers(tmp_path):
     encoders.modernbert(tmp_path / "it")
     content = (tmp_path / "it" / "tokenizer.json").read_bytes()
-    before = os.fstat(2)
+    stderr_status = os.fstat(2)
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: encoder_tokenizer.read_fast(content, name="it"), range(32)))
-    assert os.path.samestat(before, os.fstat(2))
+    assert os.path.samestat(stderr_status, os.fstat(2))
 
 
 def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):
@@ -200,8 +202,8 @@ def test_a_debertas_pieces_have_the_ids_of_sentencepiece(tmp_path):
     assert ours.frame == ((1,), (2,), (2,))
     assert (ours.pad_id, ours.eos_id, ours.unk_id, ours.size) == (0, 2, 3, theirs.get_piece_size() + 1)
     assert ours.piece(ours.size - 1) == "[MASK]"
-    (spelled,) = ours.encode_all(["[SEP]"])
-    assert 2 not in spelled
+    (text_ids,) = ours.encode_all(["[SEP]"])
+    assert 2 not in text_ids
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert"])
@@ -210,7 +212,7 @@ def test_an_input_is_read_without_special_tokens_and_with_contractions_in_one_wo
     text = "the leads don't keep it 's charming"
     first, second = words.encode_all([text, "a movie"])
     ids = ragged.framed(ragged.of([first, second]), np.array([0, 2]), words.frame).ids.tolist()
-    shown = decode_input([*ids, words.pad_id, words.pad_id], tokenizer=words, keep_newlines=False)
-    start, _, end = shown.partition(words.decode(list(words.frame.between)))
+    decoded_input = decode_input([*ids, words.pad_id, words.pad_id], tokenizer=words, keep_newlines=False)
+    start, _, end = decoded_input.partition(words.decode(list(words.frame.between)))
     assert start.strip() == ("the leads don't keep it's charming" if kind == "bert" else text)
     assert end.strip() == "a movie"

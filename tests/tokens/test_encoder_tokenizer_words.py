@@ -32,9 +32,9 @@ ODD = [
 
 @pytest.fixture(scope="module", params=["uncased", "cased", "roberta"])
 def words(request, tmp_path_factory):
-    place = tmp_path_factory.mktemp("tokenizers") / request.param
-    made = encoders.roberta(place) if request.param == "roberta" else encoders.bert(place, lowercase="un" in place.name)
-    return loading.load(str(made))
+    path = tmp_path_factory.mktemp("tokenizers") / request.param
+    folder = encoders.roberta(path) if request.param == "roberta" else encoders.bert(path, lowercase="un" in path.name)
+    return loading.load(str(folder))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -42,23 +42,23 @@ def test_ids_are_those_of_whole_texts(words, seed):
     chooser = random.Random(seed)
     texts = [*ODD, *encoders.SENTENCES[:5], *fuzzed(chooser, 400)]
     texts += [" ".join(chooser.choices(texts, k=3)) for _ in range(100)]
-    found, wanted = words.encode_block(pa.array(texts, pa.large_string())), words.encode_block(texts)
-    assert found.starts.tolist() == wanted.starts.tolist()
-    assert found.ids.tolist() == wanted.ids.tolist()
+    actual, expected = words.encode_block(pa.array(texts, pa.large_string())), words.encode_block(texts)
+    assert actual.starts.tolist() == expected.starts.tolist()
+    assert actual.ids.tolist() == expected.ids.tolist()
 
 
 @pytest.mark.parametrize("text", ["a film of a film", "a film of a film "])
 def test_few_words_are_encoded(words, monkeypatch, text):
-    asked = []
+    encoded_texts = []
     plain = words._encode_whole
-    monkeypatch.setattr(words, "_encode_whole", lambda texts: asked.extend(texts) or plain(texts))
+    monkeypatch.setattr(words, "_encode_whole", lambda texts: encoded_texts.extend(texts) or plain(texts))
     words.encode_block(pa.array([text] * 1000, pa.large_string()))
-    assert len(asked) <= 5
+    assert len(encoded_texts) <= 5
 
 
 def test_what_may_be_cut_elsewhere_is_encoded_whole(words):
-    whole = json.loads(words.model)
-    assert cutting(whole) is not None
-    own = {**whole["added_tokens"][0], "content": "New York", "special": False}
-    assert cutting({**whole, "added_tokens": [*whole["added_tokens"], own]}) is None
-    assert cutting({**whole, "pre_tokenizer": {"type": "Metaspace"}}) is None
+    document = json.loads(words.model)
+    assert cutting(document) is not None
+    added_token = {**document["added_tokens"][0], "content": "New York", "special": False}
+    assert cutting({**document, "added_tokens": [*document["added_tokens"], added_token]}) is None
+    assert cutting({**document, "pre_tokenizer": {"type": "Metaspace"}}) is None

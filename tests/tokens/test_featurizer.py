@@ -21,19 +21,19 @@ from t5prep.tokens import loading
 from t5prep.tokens.featurizer import Features, Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders
-from tests.featurizing import One, featurized, featurizer
+from tests.featurizing import ExampleFeatures, featurized, featurizer
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 
 
-def made_of(examples: list[Example], length: int, **how: str) -> list[One | Reject]:
-    return featurized(featurizer(WORDS, length=length, **how), examples)
+def made_of(examples: list[Example], length: int, **options: str) -> list[ExampleFeatures | Reject]:
+    return featurized(featurizer(WORDS, length=length, **options), examples)
 
 
-def encoded(example: Example, length: int, **how: str) -> tuple[list[int], One]:
-    (made,) = made_of([example], length, **how)
-    assert isinstance(made, One)
-    return made.inputs, made
+def encoded(example: Example, length: int, **options: str) -> tuple[list[int], ExampleFeatures]:
+    (features,) = made_of([example], length, **options)
+    assert isinstance(features, ExampleFeatures)
+    return features.inputs, features
 
 
 TEXT = st.text(st.sampled_from("abcdefg  .,'\n<>/-0123éüя"), min_size=1, max_size=400).filter(lambda text: text.strip())
@@ -45,49 +45,49 @@ def test_a_protected_field_survives_whole_or_the_row_is_rejected(
     question: str, context: str, length: int, policy: str
 ) -> None:
     example = Example("1", (Protected(question), f" {context}"), "x")
-    (made,) = made_of([example], length, policy=policy)
-    kept = WORDS.encode(question)
-    if isinstance(made, Reject):
-        assert len(kept) + 1 > length or not kept
+    (features,) = made_of([example], length, policy=policy)
+    question_ids = WORDS.encode(question)
+    if isinstance(features, Reject):
+        assert len(question_ids) + 1 > length or not question_ids
         return
-    ids = made.inputs
+    ids = features.inputs
     assert len(ids) <= length
     assert ids[-1] == WORDS.eos_id
-    assert made.tokens >= len(ids) - 1
-    if made.tokens > length:  # it was cut, but not in the question
-        assert ids[: len(kept)] == kept
+    assert features.tokens >= len(ids) - 1
+    if features.tokens > length:  # it was cut, but not in the question
+        assert ids[: len(question_ids)] == question_ids
 
 
 def test_fields_are_joined_by_the_token_not_the_text() -> None:
-    ids, made = encoded(Example("1", ("quality: a title", EOS, "a body </s>"), "x"), 512)
+    ids, features = encoded(Example("1", ("quality: a title", EOS, "a body </s>"), "x"), 512)
     assert ids == [*WORDS.encode("quality: a title"), 1, *WORDS.encode("a body </s>"), 1]
     assert ids.count(1) == 2
-    assert made.tokens == len(ids)
+    assert features.tokens == len(ids)
 
 
 def test_targets_are_cut_but_end_in_eos() -> None:
-    _, made = encoded(Example("1", "why", "many words of a target that is far too long for its place"), 16)
-    assert len(made.labels) == 8
-    assert made.labels[-1] == 1
-    assert made.target_tokens > 8
+    _, features = encoded(Example("1", "why", "many words of a target that is far too long for its place"), 16)
+    assert len(features.labels) == 8
+    assert features.labels[-1] == 1
+    assert features.target_tokens > 8
 
 
 @pytest.mark.parametrize(
     ("inputs", "target", "why"), [("", "x", "empty input"), (" \n", "x", "empty input"), ("x", " ", "empty target")]
 )
 def test_nothing_to_learn_from(inputs: str, target: str, why: str) -> None:
-    (made,) = made_of([Example("1", inputs, target)], 32)
-    assert isinstance(made, Reject)
-    assert str(made) == why
+    (features,) = made_of([Example("1", inputs, target)], 32)
+    assert isinstance(features, Reject)
+    assert str(features) == why
 
 
 def test_many_examples_are_what_each_is_alone() -> None:
     examples = [Example(str(i), (f"title {i}", EOS, "word " * (i * 97 % 900)), f"target {i % 5}") for i in range(40)]
-    together = made_of(examples, 64)
-    for example, made in zip(examples, together, strict=True):
+    all_features = made_of(examples, 64)
+    for example, features in zip(examples, all_features, strict=True):
         (alone,) = made_of([example], 64)
-        assert isinstance(made, One)
-        assert made == alone
+        assert isinstance(features, ExampleFeatures)
+        assert features == alone
 
 
 @pytest.mark.extra("seeds")
@@ -133,14 +133,14 @@ def test_threads_may_share_a_featurizer() -> None:
     shared = featurizer(WORDS, length=64)
     blocks = [[Example(str(i), "why", f"answer {thread} {i}") for i in range(1500)] for thread in range(8)]
     expected = [made_of(block, 64) for block in blocks]
-    before = sys.getswitchinterval()
+    switch_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as threads:
             for _ in range(3):
                 assert list(threads.map(lambda block: featurized(shared, block), blocks)) == expected
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(switch_interval)
 
 
 ODD_TEXTS = st.lists(st.sampled_from(["", " ", "why", "a <b>loop</b>", "does this error come back " * 9]), max_size=3)
@@ -159,12 +159,12 @@ def test_rows_of_any_parts_are_what_each_is_alone(rows: list, length: int) -> No
         examples.append(Example(None, tuple(parts) or "", "because"))
     for policy, keep_newlines in (("head_tail", False), ("head", True), ("tail", False)):
         shared = featurizer(WORDS, length=length, policy=policy, keep_newlines=keep_newlines)
-        together = featurized(shared, examples)
-        for example, made in zip(examples, together, strict=True):
+        all_features = featurized(shared, examples)
+        for example, features in zip(examples, all_features, strict=True):
             (alone,) = featurized(shared, [example])
-            assert str(made) == str(alone)
+            assert str(features) == str(alone)
             texts = "".join(getattr(part, "text", part) for part in example.inputs if part is not EOS)
-            assert not isinstance(made, One) or made.markup == ("<b>" in texts)
+            assert not isinstance(features, ExampleFeatures) or features.markup == ("<b>" in texts)
 
 
 CLASSES = ["negative", "positive"]
@@ -178,9 +178,11 @@ def folder(request, tmp_path_factory):
 
 
 def encode(folder, inputs, *, length, policy="head", target="positive"):
-    own = featurizer(loading.load(str(folder)), length=length, policy=policy, target=ClassTarget.of(CLASSES))
-    (made,) = featurized(own, [Example("a", inputs, target)])
-    return made
+    class_featurizer = featurizer(
+        loading.load(str(folder)), length=length, policy=policy, target=ClassTarget.of(CLASSES)
+    )
+    (features,) = featurized(class_featurizer, [Example("a", inputs, target)])
+    return features
 
 
 @pytest.mark.parametrize("texts", [[LONG], [LONG, LONG[5:]], [LONG, SHORT], [SHORT, LONG]])
@@ -188,34 +190,34 @@ def encode(folder, inputs, *, length, policy="head", target="positive"):
 def test_head_is_the_truncation_of_transformers(folder, texts, length):
     from transformers import AutoTokenizer
 
-    wanted = AutoTokenizer.from_pretrained(folder)(*texts, truncation=True, max_length=length)["input_ids"]
+    expected = AutoTokenizer.from_pretrained(folder)(*texts, truncation=True, max_length=length)["input_ids"]
     inputs = texts[0] if len(texts) == 1 else (texts[0], EOS, texts[1])
-    assert encode(folder, inputs, length=length).inputs == wanted
+    assert encode(folder, inputs, length=length).inputs == expected
 
 
 def test_head_tail_keeps_both_ends_and_the_special_tokens(folder):
-    whole, made = (encode(folder, LONG, length=length, policy="head_tail").inputs for length in (2000, 16))
-    assert made == whole[:8] + whole[-8:]
+    full_ids, cut_ids = (encode(folder, LONG, length=length, policy="head_tail").inputs for length in (2000, 16))
+    assert cut_ids == full_ids[:8] + full_ids[-8:]
 
 
 def test_tail_keeps_the_first_special_token(folder):
-    whole, made = (encode(folder, LONG, length=length, policy="tail").inputs for length in (2000, 16))
-    assert made == whole[:1] + whole[-15:]
+    full_ids, cut_ids = (encode(folder, LONG, length=length, policy="tail").inputs for length in (2000, 16))
+    assert cut_ids == full_ids[:1] + full_ids[-15:]
 
 
 def test_protected_text_is_never_cut(folder):
     question = Protected("the film ?")
-    own = loading.load(str(folder)).encode("the film ?")
-    made = encode(folder, (question, EOS, LONG), length=30).inputs
-    assert len(made) == 30
-    assert made[1 : 1 + len(own)] == own
+    question_ids = loading.load(str(folder)).encode("the film ?")
+    ids = encode(folder, (question, EOS, LONG), length=30).inputs
+    assert len(ids) == 30
+    assert ids[1 : 1 + len(question_ids)] == question_ids
     assert isinstance(encode(folder, (Protected(LONG), EOS, SHORT), length=20), Reject)
 
 
 def test_a_class_is_its_number_and_tokens_count_special_ones(folder):
-    made = encode(folder, SHORT, length=64)
-    assert made.labels == [1]
-    assert (made.tokens, made.target_tokens) == (len(made.inputs), 1)
+    features = encode(folder, SHORT, length=64)
+    assert features.labels == [1]
+    assert (features.tokens, features.target_tokens) == (len(features.inputs), 1)
 
 
 def test_an_unknown_class_and_an_empty_text_are_rejected(folder):
@@ -237,20 +239,20 @@ def test_what_is_cut_out_of_a_row_is_what_its_ids_lack(
 ) -> None:
     words = " ".join(f"{first} {second}".split())
     inputs = {"pair": (first, EOS, second), "protected": (Protected("q: "), second), "tags": (words,)}[kind]
-    how: dict[str, Any] = {"policy": policy, "marker": "none", "keep_newlines": keep_newlines}
+    options: dict[str, Any] = {"policy": policy, "marker": "none", "keep_newlines": keep_newlines}
     tags = {"target": TagsTarget(("a",))} if kind == "tags" else {}
     targets = " ".join("a" for _ in words.split()) if tags else first
 
     def features(room: int, trace: Trace | None = None) -> Features:
         table = example_table.made_of([0], [Example("1", inputs, targets)])
-        make = Featurizer(WORDS, input_length=room, target_length=room, trace=trace, **how, **tags)
+        make = Featurizer(WORDS, input_length=room, target_length=room, trace=trace, **options, **tags)
         return make(example_table.inputs_of(table), table["target"].combine_chunks())
 
     trace = Trace()
-    whole, made = features(10_000), features(length, trace)
-    assume(not whole.reasons and not made.reasons)
+    full_row, cut_row = features(10_000), features(length, trace)
+    assume(not full_row.reasons and not cut_row.reasons)
     removed = [token for run in trace.inputs for token in run]
-    assert sorted([*made.inputs.ids.tolist(), *removed]) == sorted(whole.inputs.ids.tolist())
+    assert sorted([*cut_row.inputs.ids.tolist(), *removed]) == sorted(full_row.inputs.ids.tolist())
     if not tags:
-        ids = whole.labels.ids.tolist()
+        ids = full_row.labels.ids.tolist()
         assert [ids[length - 1 : -1]] == trace.targets if len(ids) > length else not trace.targets

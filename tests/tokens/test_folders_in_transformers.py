@@ -63,10 +63,10 @@ class Saved(NamedTuple):
 
 
 def ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
+    process = subprocess.run(
         [python, SCRIPT], input=json.dumps(request), capture_output=True, text=True, timeout=900, check=True
     )
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(process.stdout))
 
 
 def written_t5(folder: Path) -> Path:
@@ -77,9 +77,9 @@ def written_t5(folder: Path) -> Path:
     return folder
 
 
-def drawn(seed: int, count: int) -> list[str]:
+def draw_texts(seed: int, count: int) -> list[str]:
     chooser = random.Random(seed)
-    wanted = [text for text in fuzzed(chooser, 2 * count) if not any(mark in text for mark in MARKS)][: count * 2 // 3]
+    texts = [text for text in fuzzed(chooser, 2 * count) if not any(mark in text for mark in MARKS)][: count * 2 // 3]
     words = [
         *encoders.SENTENCES[:5],
         "{{",
@@ -94,10 +94,10 @@ def drawn(seed: int, count: int) -> list[str]:
         "wording",
     ]
     words += ["naïve!", "nai\u0308ve!", "e\u0301", "\xa0x\u3000", "\tq", " x", "y ", "ﬁ…½", "a\u200bb", "🙂"]
-    while len(wanted) < count:
+    while len(texts) < count:
         separator = chooser.choice((" ", " ", "", "  ", "\n"))
-        wanted.append(separator.join(chooser.choices(words, k=chooser.randrange(1, 6))))
-    return wanted
+        texts.append(separator.join(chooser.choices(words, k=chooser.randrange(1, 6))))
+    return texts
 
 
 def saved_folders(versions: list[int]) -> list[Saved]:
@@ -122,39 +122,44 @@ def check_ids(folder: Path, texts: list[str], theirs: list[list[int]], *, versio
     documents = loading.as_in_transformers(str(folder), tokenizer)
     sources = [f"transformers {version}", "the folder's tokenizer.json"]
     source = next((name for name in sources if name in documents), "")
-    found = [ids.tolist() for ids in tokenizer.encode_all(texts)]
+    our_ids = [ids.tolist() for ids in tokenizer.encode_all(texts)]
     if source:
         predicted = audit.encode_by(documents[source], name=folder.name)(texts)
         if isinstance(tokenizer, EncoderTokenizer) and source != "transformers 5":
-            assert found == predicted, (folder.name, source)
-        same(predicted, theirs, texts, tokenizer, what=f"{folder.name} {source}")
+            assert our_ids == predicted, (folder.name, source)
+        assert_same_ids(predicted, theirs, texts, tokenizer, label=f"{folder.name} {source}")
     if not source or (isinstance(tokenizer, EncoderTokenizer) and source != "transformers 5"):
-        same(found, theirs, texts, tokenizer, what=folder.name)
+        assert_same_ids(our_ids, theirs, texts, tokenizer, label=folder.name)
     if not isinstance(tokenizer, EncoderTokenizer):
-        assert found == tokenizer.processor.encode(texts), folder.name
+        assert our_ids == tokenizer.processor.encode(texts), folder.name
     return ""
 
 
-def same(ours: Any, theirs: Any, texts: list[str], tokenizer: Tokenizer, *, what: str) -> None:
+def assert_same_ids(ours: Any, theirs: Any, texts: list[str], tokenizer: Tokenizer, *, label: str) -> None:
     """Assert that ids are the same, but for splits of a text that are equally likely."""
     first, last = tokenizer.frame.first, tokenizer.frame.last
-    for text, one, other in zip(texts, ours, theirs, strict=True):
-        whole = [*first, *one, *last]
-        assert whole == other or is_tied(whole, other, tokenizer), (what, text, whole, other)
+    for text, our_ids, their_ids in zip(texts, ours, theirs, strict=True):
+        framed_ids = [*first, *our_ids, *last]
+        assert framed_ids == their_ids or is_tied(framed_ids, their_ids, tokenizer), (
+            label,
+            text,
+            framed_ids,
+            their_ids,
+        )
 
 
-def is_tied(one: list[int], other: list[int], tokenizer: Tokenizer) -> bool:
+def is_tied(first_ids: list[int], second_ids: list[int], tokenizer: Tokenizer) -> bool:
     """Check whether two splits are equally likely: the numbers of a file are read in another way than those of Python are."""
     if isinstance(tokenizer, EncoderTokenizer):
         model = json.loads(tokenizer.model)["model"]
         if model["type"] != "Unigram":
             return False
-        inside = [[model["vocab"][id] for id in ids if id < len(model["vocab"])] for ids in (one, other)]
+        inside = [[model["vocab"][id] for id in ids if id < len(model["vocab"])] for ids in (first_ids, second_ids)]
         if len({"".join(text for text, _ in pieces) for pieces in inside}) > 1:
             return False
         totals = [sum(score for _, score in pieces) for pieces in inside]
         return abs(totals[0] - totals[1]) < 1e-6 * abs(totals[0])
-    return audit.tied(one[:-1], other[:-1], tokenizer)
+    return audit.tied(first_ids[:-1], second_ids[:-1], tokenizer)
 
 
 @pytest.mark.extra(*TRANSFORMERS)
@@ -164,9 +169,9 @@ def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
     makers = {**published_folders.FAMILIES, "written_t5": written_t5}
     folders = {name: make(tmp_path / name) for name, make in makers.items()}
     versions = [int(name.removeprefix("transformers").split(".")[0]) for name in TRANSFORMERS]
-    wanted = saved_folders(versions)
+    saved_tokenizers = saved_folders(versions)
     for index, python in enumerate(PYTHONS):
-        mine = [saved for saved in wanted if saved.python == index]
+        mine = [saved for saved in saved_tokenizers if saved.python == index]
         requests = [
             {
                 "folder": str(folders[saved.family]),
@@ -176,12 +181,14 @@ def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
             }
             for saved in mine
         ]
-        for saved, why in zip(mine, ask(python, {"save": requests})["saved"], strict=True):
-            if not why:  # transformers 5 has no tokenizer for a SentencePiece model beside some versions of protobuf
+        for saved, message in zip(mine, ask(python, {"save": requests})["saved"], strict=True):
+            if (
+                not message
+            ):  # transformers 5 has no tokenizer for a SentencePiece model beside some versions of protobuf
                 folders[saved.name] = tmp_path / saved.name
                 shutil.copy(tmp_path / saved.family / "config.json", folders[saved.name])
     assert len(folders) > 2 * len(makers)
-    texts = drawn(drawn_seeds.seeds(1)[0], 200 if drawn_seeds.ARE_GIVEN else 60)
+    texts = draw_texts(drawn_seeds.seeds(1)[0], 200 if drawn_seeds.ARE_GIVEN else 60)
     refused = {}
     for python, version in zip(PYTHONS, versions, strict=True):
         encoded = ask(python, {"encode": {str(folder): texts for folder in folders.values()}})["encoded"]
@@ -189,6 +196,6 @@ def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
             if isinstance(encoded[str(folder)], list):  # a version cannot read all folders of the other one
                 refused[name] = check_ids(folder, texts, encoded[str(folder)], version=version)
     assert not any(refused[name] for name in makers)
-    for name, why in refused.items():
-        assert "\n" not in why, (name, why)
-        assert not why or "-none" not in name or "no-prefix-space" in name, (name, why)
+    for name, message in refused.items():
+        assert "\n" not in message, (name, message)
+        assert not message or "-none" not in name or "no-prefix-space" in name, (name, message)

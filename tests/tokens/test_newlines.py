@@ -23,7 +23,7 @@ from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tokens import audit, tokenizer
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import NUMBER, SENTINEL, Tokenizer
-from tests.featurizing import One, featurized, featurizer, truncate
+from tests.featurizing import ExampleFeatures, featurized, featurizer, truncate
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 NEWLINE = WORDS.sentinel(NUMBER)
@@ -32,44 +32,48 @@ TEXTS = st.lists(st.lists(st.sampled_from(COMMON), max_size=4).map(" ".join), mi
 
 
 def lines_kept(
-    *, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", kept: bool = True
+    *, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", keep_newlines: bool = True
 ) -> Featurizer:
-    return featurizer(WORDS, length=length, targets=64, policy=policy, marker=marker, keep_newlines=kept)
+    return featurizer(WORDS, length=length, targets=64, policy=policy, marker=marker, keep_newlines=keep_newlines)
 
 
-def encoded(featurize: Featurizer, inputs: object, targets: str = "why") -> One:
-    (made,) = featurized(featurize, [Example(None, inputs, targets)])
-    assert isinstance(made, One), made
-    return made
+def encoded(featurize: Featurizer, inputs: object, targets: str = "why") -> ExampleFeatures:
+    (features,) = featurized(featurize, [Example(None, inputs, targets)])
+    assert isinstance(features, ExampleFeatures), features
+    return features
 
 
 def straight(text: str) -> list[int]:
     """Every line tokenized whole, a sentinel between two, EOS at the end."""
-    first, *others = text.split("\n")
-    return [*WORDS.encode(first), *(token for line in others for token in (NEWLINE, *WORDS.encode(line))), WORDS.eos_id]
+    first, *later_lines = text.split("\n")
+    return [
+        *WORDS.encode(first),
+        *(token for line in later_lines for token in (NEWLINE, *WORDS.encode(line))),
+        WORDS.eos_id,
+    ]
 
 
 @hypothesis.settings(deadline=None, max_examples=40)
 @given(TEXTS, st.sampled_from(["\n", "\r\n", "\r"]))
 def test_lines_come_back_on_both_sides(lines: list[str], newline: str) -> None:
-    (made,) = featurized(lines_kept(), [Example(None, newline.join(lines), newline.join(lines))])
+    (features,) = featurized(lines_kept(), [Example(None, newline.join(lines), newline.join(lines))])
     if not any(lines):
-        assert isinstance(made, Reject)
+        assert isinstance(features, Reject)
         return
-    assert isinstance(made, One)
-    assert made.tokens == len(made.inputs) == made.target_tokens
-    for ids in (made.inputs, made.labels):
+    assert isinstance(features, ExampleFeatures)
+    assert features.tokens == len(features.inputs) == features.target_tokens
+    for ids in (features.inputs, features.labels):
         assert tokenizer.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
 
 
 @hypothesis.settings(deadline=None, max_examples=20)
 @given(TEXTS)
 def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
-    (made,) = featurized(lines_kept(kept=False), [Example(None, "\n".join(lines), "\n".join(lines))])
+    (features,) = featurized(lines_kept(keep_newlines=False), [Example(None, "\n".join(lines), "\n".join(lines))])
     ids = [*WORDS.encode(" ".join(lines)), WORDS.eos_id]
     if any(lines):
-        assert isinstance(made, One)
-        assert made.inputs == made.labels == ids
+        assert isinstance(features, ExampleFeatures)
+        assert features.inputs == features.labels == ids
         assert tokenizer.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
 
 
@@ -88,17 +92,17 @@ def test_cutting_is_the_straight_one(policy: str, marker: str, words: list[int])
     for _ in range(5):
         text = "\n".join(" ".join(chooser.choices(COMMON, k=number)) for number in words)
         text += "\n" * chooser.randrange(3)
-        ids, made = straight(text), encoded(featurize, text)
+        ids, features = straight(text), encoded(featurize, text)
         mark = WORDS.sentinel(1) if marker == "extra_id_1" else None
-        assert made.inputs == truncate(ids, 64, policy=policy, marker=mark)
-        assert made.tokens == len(ids)
+        assert features.inputs == truncate(ids, 64, policy=policy, marker=mark)
+        assert features.tokens == len(ids)
 
 
 def test_fields_keep_their_lines() -> None:
-    made = encoded(lines_kept(), ("why\nthis", EOS, "\nerror"))
+    features = encoded(lines_kept(), ("why\nthis", EOS, "\nerror"))
     eos = WORDS.eos_id
-    assert made.inputs == [*straight("why\nthis")[:-1], eos, NEWLINE, *WORDS.encode("error"), eos]
-    assert made.tokens == len(made.inputs)
+    assert features.inputs == [*straight("why\nthis")[:-1], eos, NEWLINE, *WORDS.encode("error"), eos]
+    assert features.tokens == len(features.inputs)
 
 
 def test_newlines_of_protected_text_and_of_a_template_are_never_cut() -> None:
@@ -110,18 +114,18 @@ def test_newlines_of_protected_text_and_of_a_template_are_never_cut() -> None:
 
 
 def test_text_that_spells_the_sentinel_stays_text() -> None:
-    said = f"why {SENTINEL} loop?"
-    made = encoded(lines_kept(), said, said)
-    assert NEWLINE not in [*made.inputs, *made.labels]
+    text = f"why {SENTINEL} loop?"
+    features = encoded(lines_kept(), text, text)
+    assert NEWLINE not in [*features.inputs, *features.labels]
     decode = {"tokenizer": WORDS, "keep_newlines": True}
-    assert "\n" not in tokenizer.decode(made.labels, **decode)
+    assert "\n" not in tokenizer.decode(features.labels, **decode)
     assert tokenizer.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
 
 
 def test_a_target_of_newlines_alone_is_empty() -> None:
     for targets in ("\n", " \n\n ", ""):
-        (made,) = featurized(lines_kept(), [Example(None, "why", targets)])
-        assert str(made) == "empty target"
+        (features,) = featurized(lines_kept(), [Example(None, "why", targets)])
+        assert str(features) == "empty target"
 
 
 def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
@@ -132,46 +136,46 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
         "options": {"inputs_column": "q", "targets_column": "a", "id_column": "id"},
     }  # fmt: skip
     plain = prepared(source, tmp_path / "plain", **choices)
-    made = prepared(source, tmp_path / "lines", **choices, keep_newlines=True)
-    assert (plain.settings.keep_newlines, made.settings.keep_newlines) == (False, True)
-    assert made.splits["train"].labels == {"in a loop\nor so": 20}
+    lines_manifest = prepared(source, tmp_path / "lines", **choices, keep_newlines=True)
+    assert (plain.settings.keep_newlines, lines_manifest.settings.keep_newlines) == (False, True)
+    assert lines_manifest.splits["train"].labels == {"in a loop\nor so": 20}
     assert by_id(tmp_path / "lines")["7"]["input_ids"].count(NEWLINE) == 3
     assert not any(NEWLINE in record["input_ids"] for record in by_id(tmp_path / "plain").values())
-    for shown in inspect_records.records(Dataset(tmp_path / "lines"), split="train", count=3):
-        assert shown.inputs.removesuffix(" </s>") == f"why {shown.id}\ndoes it\n\ncome back?"
-        assert shown.targets.removesuffix(" </s>") == "in a loop\nor so"
+    for inspected_record in inspect_records.records(Dataset(tmp_path / "lines"), split="train", count=3):
+        assert inspected_record.inputs.removesuffix(" </s>") == f"why {inspected_record.id}\ndoes it\n\ncome back?"
+        assert inspected_record.targets.removesuffix(" </s>") == "in a loop\nor so"
     printed = CliRunner().invoke(main, ["inspect", str(tmp_path / "lines"), "-n", "1"]).stdout.splitlines()
     assert "  does it" in printed
     with pytest.raises(OutputError, match="another dataset"):
         prepared(source, tmp_path / "plain", **choices, keep_newlines=True)
 
-    said = json.loads(made.dumps())
-    said["settings"]["keep_newlines"] = False
+    document = json.loads(lines_manifest.dumps())
+    document["settings"]["keep_newlines"] = False
     with pytest.raises(DatasetError, match="altered"):
-        manifest.loads(json.dumps(said), location="it")
-    del said["settings"]["keep_newlines"]
+        manifest.loads(json.dumps(document), location="it")
+    del document["settings"]["keep_newlines"]
     with pytest.raises(DatasetError, match="altered"):
-        manifest.loads(json.dumps(said), location="it")
+        manifest.loads(json.dumps(document), location="it")
 
 
 def test_text_without_newlines_has_the_same_shards(tmp_path: Path) -> None:
     rows = [{"id": str(i), "q": f"why does this error {i} come back? " * 90, "a": "in a loop"} for i in range(20)]
     source = write_csv(tmp_path / "rows.csv", rows)
     choices = {"options": {"inputs_column": "q", "targets_column": "a"}, "tokenizer": "sample:", "task": "text2text"}
-    one, two = tmp_path / "one", tmp_path / "two"
-    prepared(source, one, **choices)
-    prepared(source, two, **choices, keep_newlines=True)
-    first, second = bytes_of(one), bytes_of(two)
+    plain_path, newlines_path = tmp_path / "one", tmp_path / "two"
+    prepared(source, plain_path, **choices)
+    prepared(source, newlines_path, **choices, keep_newlines=True)
+    first, second = bytes_of(plain_path), bytes_of(newlines_path)
     del first["manifest.json"], second["manifest.json"]  # they name the choice
     assert first == second
-    assert manifest.load(one).digest != manifest.load(two).digest
+    assert manifest.load(plain_path).digest != manifest.load(newlines_path).digest
 
 
 def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None:
-    said = " ".join(audit.advice(audit.examine(["why\nthis"] * 9, WORDS)))
-    assert "t5prep prepare TASK ... --keep-newlines" in said
-    shown = CliRunner().invoke(main, ["prepare", "so_quality", "--help"]).stdout
-    assert f"as the token {SENTINEL}" in " ".join(shown.split())
+    advice = " ".join(audit.advice(audit.examine(["why\nthis"] * 9, WORDS)))
+    assert "t5prep prepare TASK ... --keep-newlines" in advice
+    help_text = CliRunner().invoke(main, ["prepare", "so_quality", "--help"]).stdout
+    assert f"as the token {SENTINEL}" in " ".join(help_text.split())
 
 
 def test_tasks_of_documents_refuse_the_flag() -> None:

@@ -23,7 +23,14 @@ def plain_first_fit(sizes, room):
     """The definition, as slow as it is plain."""
     free, rows = [], []
     for size in sizes:
-        row = next((at for at, left in enumerate(free) if all(a >= b for a, b in zip(left, size, strict=True))), None)
+        row = next(
+            (
+                index
+                for index, remaining_room in enumerate(free)
+                if all(a >= b for a, b in zip(remaining_room, size, strict=True))
+            ),
+            None,
+        )
         if row is None:
             row = len(free)
             free.append(room)
@@ -42,12 +49,12 @@ def test_first_fit_is_first_fit(pairs):
 def test_unpack_gives_back_every_example(pairs):
     packed = framing.pack(pairs, room=ROOM, **PADS)
     rows = unpack(packed)
-    taken = [0] * len(rows)
+    read_counts = [0] * len(rows)
     for pair, row in zip(pairs, packed["example_rows"], strict=True):
-        for side, back in zip(pair, rows[row][taken[row]], strict=True):
-            np.testing.assert_array_equal(back, side)
-        taken[row] += 1
-    assert taken == [len(row) for row in rows]
+        for side, unpacked_ids in zip(pair, rows[row][read_counts[row]], strict=True):
+            np.testing.assert_array_equal(unpacked_ids, side)
+        read_counts[row] += 1
+    assert read_counts == [len(row) for row in rows]
 
 
 @given(examples())

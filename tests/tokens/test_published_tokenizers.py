@@ -60,10 +60,10 @@ def test_a_byt5_is_written_as_transformers_loads_it(tmp_path: Path) -> None:
 
 def trained(*, digits: bool = True, sentinels: str = "") -> dict[str, Any]:
     """As the Italian pre-training trains its tokenizer (gsarti/t5-flax-gcp), on this file and the README."""
-    said: dict[str, Any] = json.loads(_trained(digits=digits))
+    document: dict[str, Any] = json.loads(_trained(digits=digits))
     numbers = {"": [], "down": range(99, -1, -1), "up": range(100)}[sentinels]
-    said["model"]["vocab"] += [[f"<extra_id_{number}>", 0.0] for number in numbers]
-    return said
+    document["model"]["vocab"] += [[f"<extra_id_{number}>", 0.0] for number in numbers]
+    return document
 
 
 @functools.cache
@@ -71,8 +71,8 @@ def _trained(*, digits: bool) -> str:
     import tokenizers
     from tokenizers import Regex, models, normalizers, pre_tokenizers
 
-    made = tokenizers.Tokenizer(models.Unigram())
-    made.normalizer = normalizers.Sequence(
+    tokenizer = tokenizers.Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     )
     splitters = [
@@ -80,34 +80,36 @@ def _trained(*, digits: bool) -> str:
         pre_tokenizers.Digits(individual_digits=True),
         pre_tokenizers.Punctuation(),
     ]
-    made.pre_tokenizer = pre_tokenizers.Sequence(splitters if digits else splitters[:1])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splitters if digits else splitters[:1])
     special = ["<pad>", "</s>", "<unk>"]
     # Characters first, and no piece that goes across a place where words are split.
     learned = sorted(encoders.unigram_pieces(LINES, size=2000, unknown="<unk>"), key=lambda piece: len(piece[0]) > 1)
-    split = made.pre_tokenizer.pre_tokenize_str
-    whole = [(piece, score) for piece, score in learned if len(piece) == 1 or len(split(piece.replace("▁", " "))) == 1]
-    pieces = [*((piece, 0.0) for piece in special), *whole][:900]
-    made.model = models.Unigram(pieces, unk_id=special.index("<unk>"))
-    made.add_special_tokens(special)
-    return made.to_str()
+    split = tokenizer.pre_tokenizer.pre_tokenize_str
+    word_pieces = [
+        (piece, score) for piece, score in learned if len(piece) == 1 or len(split(piece.replace("▁", " "))) == 1
+    ]
+    pieces = [*((piece, 0.0) for piece in special), *word_pieces][:900]
+    tokenizer.model = models.Unigram(pieces, unk_id=special.index("<unk>"))
+    tokenizer.add_special_tokens(special)
+    return tokenizer.to_str()
 
 
-def convert(said: dict[str, Any]) -> Tokenizer:
-    return Tokenizer(sentencepiece_json.convert(said, name="it"), name="it")
+def convert(document: dict[str, Any]) -> Tokenizer:
+    return Tokenizer(sentencepiece_json.convert(document, name="it"), name="it")
 
 
 @pytest.mark.parametrize("digits", [True, False])
 def test_a_tokenizer_json_gives_the_ids_of_its_own_library(digits: bool) -> None:
     import tokenizers
 
-    said = trained(digits=digits)
-    ours, theirs = convert(said), tokenizers.Tokenizer.from_str(json.dumps(said))
+    document = trained(digits=digits)
+    ours, theirs = convert(document), tokenizers.Tokenizer.from_str(json.dumps(document))
     for text in (*TEXTS, *LINES):
         text = " ".join(text.split(" ")).strip()
         ids, expected = ours.encode(text), theirs.encode(text, add_special_tokens=False).ids
         assert ours.processor.decode(ids) == ours.processor.decode(expected)
         # They add scores up as float32 and as float64: of two segmentations as likely, either may win.
-        likelihoods = [sum(map(ours.processor.get_score, one)) for one in (ids, expected)]
+        likelihoods = [sum(map(ours.processor.get_score, token_ids)) for token_ids in (ids, expected)]
         assert ids == expected or likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-3), text
     assert ours.size == ours.vocab_size + 100
     assert (ours.pad_id, ours.eos_id, ours.unk_id) == (0, 1, 2)
@@ -123,33 +125,39 @@ def test_t5s_own_sentinels_are_above_the_pieces() -> None:
 def test_what_we_write_is_what_we_read(tmp_path: Path) -> None:
     sample = loading.load("sample:")
     (tmp_path / "tokenizer.json").write_text(json.dumps(huggingface_files.tokenizer_json(sample)))
-    again = loading.load(str(tmp_path))
-    assert again.size == sample.size
-    assert again.facts.normalizer == "nmt_nfkc"
+    reloaded_tokenizer = loading.load(str(tmp_path))
+    assert reloaded_tokenizer.size == sample.size
+    assert reloaded_tokenizer.facts.normalizer == "nmt_nfkc"
     for text in (*TEXTS, *LINES):
-        assert again.encode(text) == sample.encode(text)
+        assert reloaded_tokenizer.encode(text) == sample.encode(text)
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda said: said["model"].update(type="BPE"), "its model is BPE"),
-        (lambda said: said["model"].update(type="WordPiece"), "its model is WordPiece"),
-        (lambda said: said["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
-        (lambda said: said["pre_tokenizer"]["pretokenizers"].append({"type": "ByteLevel"}), "ByteLevel is not known"),
-        (lambda said: said["pre_tokenizer"]["pretokenizers"].pop(0), "does not write spaces as ▁"),
-        (lambda said: said["model"]["vocab"].append(["a-b", -9.0]), "splits at punctuation, and its piece 'a-b' goes"),
-        (lambda said: said["model"].update(unk_id=None), "no unknown token"),
-        (lambda said: said["model"].pop("vocab"), "T5's tokenizers are Unigram"),
-        (lambda said: said["model"].update(vocab=[["a"]]), "is damaged"),
-        (lambda said: said.pop("model"), "is damaged"),
+        (lambda document: document["model"].update(type="BPE"), "its model is BPE"),
+        (lambda document: document["model"].update(type="WordPiece"), "its model is WordPiece"),
+        (lambda document: document["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
+        (
+            lambda document: document["pre_tokenizer"]["pretokenizers"].append({"type": "ByteLevel"}),
+            "ByteLevel is not known",
+        ),
+        (lambda document: document["pre_tokenizer"]["pretokenizers"].pop(0), "does not write spaces as ▁"),
+        (
+            lambda document: document["model"]["vocab"].append(["a-b", -9.0]),
+            "splits at punctuation, and its piece 'a-b' goes",
+        ),
+        (lambda document: document["model"].update(unk_id=None), "no unknown token"),
+        (lambda document: document["model"].pop("vocab"), "T5's tokenizers are Unigram"),
+        (lambda document: document["model"].update(vocab=[["a"]]), "is damaged"),
+        (lambda document: document.pop("model"), "is damaged"),
     ],
 )
 def test_what_sentencepiece_does_otherwise_is_refused(change: Any, why: str) -> None:
-    said = trained()
-    change(said)
+    document = trained()
+    change(document)
     with pytest.raises(TokenizerError, match=why) as raised:
-        convert(said)
+        convert(document)
     assert str(raised.value).startswith("it: tokenizer.json")
 
 

@@ -60,13 +60,13 @@ def test_the_ids_of_a_table(tmp_path: Path, policy: str, length: int) -> None:
         options={"inputs": "{text}", "targets_column": "said", "id_column": "n"}, truncation=policy,
         input_length=length, target_length=16, splits={"train": 0.9, "validation": 0.1},
     )  # fmt: skip
-    made = _read(tmp_path / "out")
-    assert len(made) == len(rows) > 150
+    records = _read(tmp_path / "out")
+    assert len(records) == len(rows) > 150
     cut = 0
     for row in rows:
         ids, target = ([*WORDS.encode(row[column].strip()), EOS] for column in ("text", "said"))
-        assert made[row["n"]]["input_ids"] == _padded(_cut(ids, length, policy), length, PAD), row
-        assert made[row["n"]]["labels"] == _padded(_cut(target, 16, "head"), 16, -100), row
+        assert records[row["n"]]["input_ids"] == _padded(_cut(ids, length, policy), length, PAD), row
+        assert records[row["n"]]["labels"] == _padded(_cut(target, 16, "head"), 16, -100), row
         cut += len(ids) > length
     assert 50 < cut < len(rows)
 
@@ -77,15 +77,15 @@ def test_the_ids_of_the_samples_questions(tmp_path: Path) -> None:
     prepared(
         write_csv(tmp_path / "rows.csv", rows), tmp_path / "out", tokenizer="sample:", splits={"train": 1.0}
     )  # fmt: skip
-    made = _read(tmp_path / "out")
+    records = _read(tmp_path / "out")
     words = {"LQ_CLOSE": "none", "LQ_EDIT": "low", "HQ": "high"}
-    kept = [row for row in rows if row["Body"].strip() and row["Y"] in words]
-    assert made.keys() == {row["Id"] for row in kept}
+    labelled_rows = [row for row in rows if row["Body"].strip() and row["Y"] in words]
+    assert records.keys() == {row["Id"] for row in labelled_rows}
     lengths = []
-    for row in kept:
+    for row in labelled_rows:
         ids = [*WORDS.encode("quality: " + row["Title"]), EOS, *WORDS.encode(row["Body"]), EOS]
-        assert made[row["Id"]]["input_ids"] == _padded(_cut(ids, 512, "head_tail"), 512, PAD), row["Id"]
-        assert made[row["Id"]]["labels"] == [*WORDS.encode(words[row["Y"]]), EOS], row["Id"]
+        assert records[row["Id"]]["input_ids"] == _padded(_cut(ids, 512, "head_tail"), 512, PAD), row["Id"]
+        assert records[row["Id"]]["labels"] == [*WORDS.encode(words[row["Y"]]), EOS], row["Id"]
         lengths.append(len(ids))
     assert max(lengths) > 512
 
@@ -100,23 +100,27 @@ def test_span_corruption_hides_what_stands_in_its_targets(tmp_path: Path) -> Non
     )  # fmt: skip
     documents = [[*WORDS.encode(text), EOS] for text in texts]
     first_sentinel = WORDS.get_piece_size() + 99
-    hidden, spans, seen = 0, 0, []
+    hidden, spans, rows = 0, 0, []
     for record in _read(tmp_path / "out").values():
-        inputs, labels = ([one for one in record[name] if one not in (PAD, -100)] for name in ("input_ids", "labels"))
+        inputs, labels = (
+            [token for token in record[name] if token not in (PAD, -100)] for name in ("input_ids", "labels")
+        )
         assert inputs[-1] == labels[-1] == EOS
         answers: dict[int, list[int]] = {}
-        for one in labels[:-1]:
-            if one > WORDS.get_piece_size():
-                answers[at := one] = []
+        for token in labels[:-1]:
+            if token > WORDS.get_piece_size():
+                answers[sentinel := token] = []
             else:
-                answers[at].append(one)
-        asked = [one for one in inputs if one > WORDS.get_piece_size()]
-        assert asked == list(answers) == [first_sentinel - n for n in range(len(asked))]  # they count down
-        whole = [part for one in inputs[:-1] for part in answers.get(one, [one])]
-        hidden, spans = hidden + sum(map(len, answers.values())), spans + len(asked)
-        seen.append(whole)
-    tokens = sum(map(len, seen))
+                answers[sentinel].append(token)
+        sentinels = [token for token in inputs if token > WORDS.get_piece_size()]
+        assert sentinels == list(answers) == [first_sentinel - n for n in range(len(sentinels))]  # they count down
+        restored_ids = [part for token in inputs[:-1] for part in answers.get(token, [token])]
+        hidden, spans = hidden + sum(map(len, answers.values())), spans + len(sentinels)
+        rows.append(restored_ids)
+    tokens = sum(map(len, rows))
     assert abs(hidden / tokens - 0.15) < 0.005
     assert abs(hidden / spans - 3) < 0.1
     # Rows hold documents end to end, so each row is made of runs of documents; all ids are there, none twice.
-    assert sorted(one for row in seen for one in row) == sorted(one for document in documents for one in document)
+    assert sorted(token for row in rows for token in row) == sorted(
+        token for document in documents for token in document
+    )

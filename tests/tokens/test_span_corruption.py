@@ -63,7 +63,7 @@ def test_lengths_that_cannot_be(options, says):
 )
 def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mean_span, seed, eos_at):
     tokens = rows(3, length, seed=seed % 97)
-    tokens[:, [at for at in eos_at if at < length]] = EOS
+    tokens[:, [position for position in eos_at if position < length]] = EOS
     keys = span_corruption.keys(["x", "y", "z"], seed=seed)
     hidden, count = span_corruption.spans(length, density=density, mean_span=mean_span)
     if length > 1:
@@ -101,10 +101,10 @@ def test_sentinels_descend_and_both_sides_name_the_same():
     seed=st.integers(0, 1 << 40),
 )
 def test_c_hides_the_spans_that_numpy_hides(length, density, mean_span, seed):
-    tokens, how = rows(3, length), {"density": density, "mean_span": mean_span}
+    tokens, options = rows(3, length), {"density": density, "mean_span": mean_span}
     keys = span_corruption.keys(["a", "b", "c"], seed=seed)
-    in_c = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
-    in_numpy = spans_in_numpy.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
+    in_c = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **options)
+    in_numpy = spans_in_numpy.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **options)
     for ours, theirs in zip(in_c, in_numpy, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -113,10 +113,10 @@ def test_a_row_depends_on_its_own_key_only():
     tokens = rows(600, 70)
     keys = span_corruption.keys([f"row {n}" for n in range(600)])
     inputs, targets = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST)
-    for at in (0, 255, 256, 599):
-        alone = span_corruption.corrupt(tokens[at : at + 1], keys=keys[at : at + 1], first_sentinel=FIRST)
-        np.testing.assert_array_equal(alone[0][0], inputs[at])
-        np.testing.assert_array_equal(alone[1][0], targets[at])
+    for index in (0, 255, 256, 599):
+        alone = span_corruption.corrupt(tokens[index : index + 1], keys=keys[index : index + 1], first_sentinel=FIRST)
+        np.testing.assert_array_equal(alone[0][0], inputs[index])
+        np.testing.assert_array_equal(alone[1][0], targets[index])
     backwards = span_corruption.corrupt(tokens[::-1], keys=keys[::-1], first_sentinel=FIRST)
     np.testing.assert_array_equal(backwards[0][::-1], inputs)
 
@@ -138,13 +138,15 @@ def test_all_masks_are_equally_likely():
     masks = Counter(row.tobytes() for row in spans_in_numpy.noise_mask(7, keys=keys, density=0.43, mean_span=1.5))
     assert len(masks) == 3 * 2
     # Chi-squared with 5 degrees of freedom; 20.5 has probability 0.001, and the keys are fixed.
-    assert sum((seen - 2000) ** 2 / 2000 for seen in masks.values()) < 20.5
+    assert sum((count - 2000) ** 2 / 2000 for count in masks.values()) < 20.5
 
 
 def test_seeds_and_ids_give_other_masks():
     keys = np.concatenate([span_corruption.keys(["a", "b"], seed=seed) for seed in range(3)])
     masks = spans_in_numpy.noise_mask(568, keys=keys)
-    assert all((masks[one] != masks[other]).any() for one, other in combinations(range(6), 2))
+    assert all(
+        (masks[first_index] != masks[second_index]).any() for first_index, second_index in combinations(range(6), 2)
+    )
 
 
 def test_restore_refuses_sides_that_do_not_belong_together():
@@ -167,5 +169,5 @@ def test_real_text_comes_back(shared_data: Path):
     inputs, targets = span_corruption.corrupt(
         tokens, keys=span_corruption.keys(map(str, range(len(tokens)))), first_sentinel=FIRST, eos_id=EOS
     )
-    back = [restore(*row, first_sentinel=FIRST) for row in zip(inputs, targets, strict=True)]
-    np.testing.assert_array_equal(np.stack(back), tokens)
+    restored_rows = [restore(*row, first_sentinel=FIRST) for row in zip(inputs, targets, strict=True)]
+    np.testing.assert_array_equal(np.stack(restored_rows), tokens)

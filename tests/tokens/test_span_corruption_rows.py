@@ -8,14 +8,14 @@ from t5prep.tokens import ragged, span_corruption
 
 def documents(sizes):
     """Documents whose tokens say where they stand: 1000 × document + offset."""
-    return [(f"doc{at}", np.arange(size, dtype=np.int32) + 1000 * at) for at, size in enumerate(sizes)]
+    return [(f"doc{index}", np.arange(size, dtype=np.int32) + 1000 * index) for index, size in enumerate(sizes)]
 
 
-def batches(sizes, most):
+def batches(sizes, max_documents):
     """The same documents, at most so many together."""
     every = documents(sizes)
-    for at in range(0, len(every), most):
-        names, ids = zip(*every[at : at + most], strict=True)
+    for begin in range(0, len(every), max_documents):
+        names, ids = zip(*every[begin : begin + max_documents], strict=True)
         yield names, ragged.of(ids)
 
 
@@ -46,13 +46,15 @@ def test_every_token_stands_once_in_order_and_rows_know_their_start(sizes, lengt
     windows=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=2),
 )
 def test_rows_do_not_depend_on_how_many_are_cut_at_once(sizes, windows):
-    said = []
-    for window, most in windows:
+    row_lists = []
+    for window, max_documents in windows:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(span_corruption, "ROWS", window)
-            blocks = list(span_corruption.chunks(batches(sizes, most), length=7))
-        said.append([(name, row.tolist()) for ids, tokens in blocks for name, row in zip(ids, tokens, strict=True)])
-    assert said[0] == said[1]
+            blocks = list(span_corruption.chunks(batches(sizes, max_documents), length=7))
+        row_lists.append(
+            [(name, row.tolist()) for ids, tokens in blocks for name, row in zip(ids, tokens, strict=True)]
+        )
+    assert row_lists[0] == row_lists[1]
 
 
 def test_no_documents_make_no_rows():

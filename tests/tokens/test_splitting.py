@@ -36,7 +36,7 @@ WORDS = [
     "grabă",
 ]
 # Same number of words on both sides, except for the row that says "drop"; its target has a word fewer.
-OWN = """
+TASK_CODE = """
 from t5prep.tasks import Columns, Example, Task
 def to_example(record, options):
     text = record["text"]
@@ -54,8 +54,8 @@ def _text(seed: int, words: int) -> str:
 def test_parts_are_the_whole_text_on_both_sides_and_fit(seed: int, newlines: bool) -> None:
     tokenizer = loading.load("sample:")
     target = _text(seed, 60 + seed)
-    whole = Example(None, (Protected("vorba: "), without_diacritics(target)), target, (target.upper(),))
-    parts = Splitter(tokenizer, 40, 48, newlines)(whole)
+    example = Example(None, (Protected("vorba: "), without_diacritics(target)), target, (target.upper(),))
+    parts = Splitter(tokenizer, 40, 48, newlines)(example)
     assert len(parts) > 1
     texts = [str(part.inputs[1]) for part in parts]
     assert [part.targets.split() for part in parts] == [
@@ -93,20 +93,20 @@ def test_what_cannot_be_aligned_is_a_reason(inputs, targets: str, says: str) -> 
 def test_every_row_is_accounted_for_and_its_parts_go_to_one_split(tmp_path: Path) -> None:
     texts = [_text(seed, 3 + 7 * seed) for seed in range(30)] + ["drop " + _text(99, 80), "y" * 500, ""]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    (tmp_path / "mine.py").write_text(OWN)
-    how = {
+    (tmp_path / "mine.py").write_text(TASK_CODE)
+    options = {
         "task": str(tmp_path / "mine.py"),
         "tokenizer": sample.tokenizer_path(),
         "input_length": 48,
         "target_length": 48,
     }
-    how |= {"splits": {"train": 0.5, "validation": 0.5}, "kept": tmp_path / "kept"}
-    made = prepared(tmp_path / "rows.jsonl", tmp_path / "out", **how)
-    counted = made.rows["rows.jsonl"]
-    assert counted.read == len(texts)
-    assert counted.read + counted.parts == counted.examples + counted.rejected + counted.blank
-    assert made.ledger["split"]["examples"] - made.ledger["split"]["rows"] == counted.parts > 50
-    assert {one["reason"].partition(":")[0] for one in rejected(tmp_path / "out")} >= {"too long to split"}
+    options |= {"splits": {"train": 0.5, "validation": 0.5}, "kept": tmp_path / "kept"}
+    manifest = prepared(tmp_path / "rows.jsonl", tmp_path / "out", **options)
+    row_counts = manifest.rows["rows.jsonl"]
+    assert row_counts.read == len(texts)
+    assert row_counts.read + row_counts.parts == row_counts.examples + row_counts.rejected + row_counts.blank
+    assert manifest.ledger["split"]["examples"] - manifest.ledger["split"]["rows"] == row_counts.parts > 50
+    assert {rejection["reason"].partition(":")[0] for rejection in rejected(tmp_path / "out")} >= {"too long to split"}
     splits: dict[str, set[str]] = {}
     parts: dict[str, list[int]] = {}
     for split, own in records(tmp_path / "out").items():
@@ -116,7 +116,7 @@ def test_every_row_is_accounted_for_and_its_parts_go_to_one_split(tmp_path: Path
             parts.setdefault(row, []).append(int(part or 1))
     assert all(len(own) == 1 for own in splits.values())
     assert all(sorted(own) == list(range(1, len(own) + 1)) for own in parts.values())
-    prepared(tmp_path / "rows.jsonl", tmp_path / "again", **how)  # from the cache
+    prepared(tmp_path / "rows.jsonl", tmp_path / "again", **options)  # from the cache
     assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "out")
 
 

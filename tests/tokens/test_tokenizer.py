@@ -119,8 +119,8 @@ def test_threads_may_share_it() -> None:
     expected = [processor.encode(block) for block in blocks]
     with ThreadPoolExecutor(6) as threads:
         for _ in range(4):
-            found = threads.map(lambda block: [ids.tolist() for ids in encoder.encode(block).apart()], blocks)
-            assert list(found) == expected
+            actual = threads.map(lambda block: [ids.tolist() for ids in encoder.encode(block).apart()], blocks)
+            assert list(actual) == expected
 
 
 def test_the_sentencepiece_that_was_replicated() -> None:
@@ -143,8 +143,8 @@ def test_other_models_are_left_to_sentencepiece() -> None:
 
 def test_a_sentencepiece_that_counts_otherwise_is_noticed() -> None:
     class Other(sentencepiece.SentencePieceProcessor):
-        def encode(self, texts: list[str], **how: object) -> list[np.ndarray]:
-            return [ids[::-1] for ids in super().encode(texts, **how)]
+        def encode(self, texts: list[str], **arguments: object) -> list[np.ndarray]:
+            return [ids[::-1] for ids in super().encode(texts, **arguments)]
 
     encoder = BlockEncoder(SAMPLE, Other(model_proto=SAMPLE))
     assert encoder.slow.startswith("it gives other ids than SentencePiece")

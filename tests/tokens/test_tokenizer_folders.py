@@ -57,15 +57,15 @@ def test_umt5_has_300_sentinels(tmp_path: Path, stated: str) -> None:
     text = "fill <extra_id_7> in, and {more}"
     assert tokenizer.encode(text) == SAMPLE.encode(text)
     assert tokenizer.decode([pieces + 292, *SAMPLE.encode("a list")]) == "<extra_id_7> a list"
-    again = loading.of_content(tokenizer.model, name="staged")  # as a worker and a run keep it
-    assert (again.sentinel(0), again.sentinels) == (pieces + 299, 300)
+    reloaded_tokenizer = loading.of_content(tokenizer.model, name="staged")  # as a worker and a run keep it
+    assert (reloaded_tokenizer.sentinel(0), reloaded_tokenizer.sentinels) == (pieces + 299, 300)
 
 
 def test_umt5_is_written_and_read_again(tmp_path: Path) -> None:
     tokenizer = Tokenizer(model_proto.with_sentinels(SAMPLE.model, 300), name="umt5")
     huggingface_files.write(tmp_path, tokenizer, config={"model_type": "umt5"})
-    again = loading.load(str(tmp_path))
-    assert (again.model, again.sentinels) == (tokenizer.model, 300)
+    reloaded_tokenizer = loading.load(str(tmp_path))
+    assert (reloaded_tokenizer.model, reloaded_tokenizer.sentinels) == (tokenizer.model, 300)
     (tmp_path / "spiece.model").unlink()
     of_json = loading.load(str(tmp_path))
     assert [of_json.sentinel(n) for n in range(300)] == [tokenizer.sentinel(n) for n in range(300)]
@@ -90,17 +90,17 @@ def mt5() -> bytes:
 def test_an_mt5_is_written_without_sentinels_above_its_own(tmp_path: Path) -> None:
     tokenizer = Tokenizer(mt5(), name="mt5")
     huggingface_files.write(tmp_path, tokenizer, config={"model_type": "mt5"})
-    whole = json.loads((tmp_path / "tokenizer.json").read_text())
-    assert max(token["id"] for token in whole["added_tokens"]) < tokenizer.vocab_size
-    assert len(whole["model"]["vocab"]) == tokenizer.vocab_size
+    document = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert max(token["id"] for token in document["added_tokens"]) < tokenizer.vocab_size
+    assert len(document["model"]["vocab"]) == tokenizer.vocab_size
     assert loading.load(str(tmp_path)).sentinel(0) == tokenizer.sentinel(0) == tokenizer.vocab_size - 1
 
 
 def with_added(folder: Path, *tokens: dict[str, Any]) -> Path:
     """Write a T5's tokenizer.json to which a user added tokens behind its sentinels."""
-    whole = huggingface_files.tokenizer_json(SAMPLE)
-    whole["added_tokens"] += [{**token, "id": SAMPLE.size + place} for place, token in enumerate(tokens)]
-    write_json(folder, "tokenizer.json", whole)
+    document = huggingface_files.tokenizer_json(SAMPLE)
+    document["added_tokens"] += [{**token, "id": SAMPLE.size + index} for index, token in enumerate(tokens)]
+    write_json(folder, "tokenizer.json", document)
     write_json(folder, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
     return folder
 
@@ -127,8 +127,8 @@ def test_added_tokens_have_the_ids_of_the_folder(tmp_path: Path, has_model: bool
     assert tokenizer.frame == Frame((), (1,), (1,))
     plain = tokenizer.encode("</s> <extra_id_3>")  # text is only text
     assert not {tokenizer.eos_id, tokenizer.sentinel(3)} & {*plain}
-    again = loading.of_content(tokenizer.model, name="staged")
-    assert [again.encode(text) for text in texts] == [tokenizer.encode(text) for text in texts]
+    reloaded_tokenizer = loading.of_content(tokenizer.model, name="staged")
+    assert [reloaded_tokenizer.encode(text) for text in texts] == [tokenizer.encode(text) for text in texts]
 
 
 def test_added_tokens_of_small_files_alone_are_refused(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_a_template_of_single_texts_is_sound_for_single_texts(tmp_path: Path) ->
 
 def test_a_template_of_pairs_is_sound_for_pairs(tmp_path: Path) -> None:
     tokenizer = loading.load(str(bert_json(tmp_path / "bert", post_processor=template(single="$A", pair=PAIR))))
-    wanted = [2, *tokenizer.encode("a movie"), 3, *tokenizer.encode("a film"), 3]
-    assert ids_of(tokenizer, "a movie", "a film") == wanted
+    expected = [2, *tokenizer.encode("a movie"), 3, *tokenizer.encode("a film"), 3]
+    assert ids_of(tokenizer, "a movie", "a film") == expected
     with pytest.raises(TokenizerError, match="no special tokens for rows of one text: add its single"):
         ids_of(tokenizer, "a movie")
 
@@ -261,25 +261,25 @@ def test_files_that_contradict_each_other_are_refused(
     ("change", "why"),
     [
         (
-            lambda whole: whole["model"]["vocab"].__setitem__(40, ["zz", -3.0]),
+            lambda document: document["model"]["vocab"].__setitem__(40, ["zz", -3.0]),
             r"the token 40 is .* in the one and 'zz'",
         ),
         (
-            lambda whole: whole["model"]["vocab"].__setitem__(40, [whole["model"]["vocab"][40][0], -1.0]),
+            lambda document: document["model"]["vocab"].__setitem__(40, [document["model"]["vocab"][40][0], -1.0]),
             "their pieces have other scores",
         ),
-        (lambda whole: whole["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
-        (lambda whole: whole["normalizer"]["normalizers"].pop(0), "they map other characters"),
-        (lambda whole: whole["pre_tokenizer"].update(prepend_scheme="never"), "it puts no space before a text"),
+        (lambda document: document["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
+        (lambda document: document["normalizer"]["normalizers"].pop(0), "they map other characters"),
+        (lambda document: document["pre_tokenizer"].update(prepend_scheme="never"), "it puts no space before a text"),
     ],
 )
 def test_a_model_and_a_json_with_other_ids_are_refused(tmp_path: Path, change: Any, why: str) -> None:
     folder = t5_folder(tmp_path)
-    whole = copy.deepcopy(huggingface_files.tokenizer_json(SAMPLE))
-    write_json(folder, "tokenizer.json", whole)
+    document = copy.deepcopy(huggingface_files.tokenizer_json(SAMPLE))
+    write_json(folder, "tokenizer.json", document)
     assert loading.load(str(folder)).model == SAMPLE.model
-    change(whole)
-    write_json(folder, "tokenizer.json", whole)
+    change(document)
+    write_json(folder, "tokenizer.json", document)
     with pytest.raises(TokenizerError, match=f"spiece.model and tokenizer.json give other ids.*{why}"):
         loading.load(str(folder))
 
@@ -322,14 +322,14 @@ def llama_folder(folder: Path, *, pad: str = "<pad>") -> Path:
     pairs = ((left, right, ids[left + right]) for left in ids for right in ids if left + right in ids)
     merges = [[left, right] for left, right, _ in sorted(pairs, key=lambda pair: pair[2])]
     roles = ["<unk>", "<s>", "</s>", *(["<pad>"] if pad == "<pad>" else [])]
-    whole = {
+    document = {
         "version": "1.0",
         "added_tokens": [added(ids[text], text) for text in roles],
         "normalizer": None,
         "pre_tokenizer": METASPACE,
         "model": {"type": "BPE", "vocab": ids, "merges": merges, "unk_token": "<unk>", "byte_fallback": True},
     }
-    write_json(folder, "tokenizer.json", whole)
+    write_json(folder, "tokenizer.json", document)
     write_json(folder, "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "add_bos_token": False})
     return folder
 

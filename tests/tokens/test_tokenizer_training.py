@@ -9,9 +9,9 @@ from t5prep.tokens import training
 from t5prep.tokens.training import LONGEST_LINE_BYTES, Drawing
 
 
-def draw(lines, *, most, seed=0):
+def draw(lines, *, max_lines, seed=0):
     """Return the sample of some lines."""
-    drawing = Drawing(most, seed=seed)
+    drawing = Drawing(max_lines, seed=seed)
     drawing.add(lines)
     return drawing.lines()
 
@@ -20,36 +20,36 @@ texts = st.lists(st.text(max_size=8), max_size=60)
 
 
 @given(texts, st.integers(1, 20), st.randoms(use_true_random=False))
-def test_the_order_of_lines_does_not_matter(lines, most, random):
-    expected = draw(lines, most=most)
+def test_the_order_of_lines_does_not_matter(lines, max_lines, random):
+    expected = draw(lines, max_lines=max_lines)
     random.shuffle(lines)
-    assert draw(lines, most=most) == expected
-    assert len(expected) == min(most, len(set(lines)))
+    assert draw(lines, max_lines=max_lines) == expected
+    assert len(expected) == min(max_lines, len(set(lines)))
 
 
 @given(texts, st.integers(1, 20), st.integers(0, 60))
-def test_drawing_from_parts_is_drawing_from_the_whole(lines, most, cut):
-    parts = [draw(part, most=most) for part in (lines[:cut], lines[cut:])]
-    assert draw([line for part in parts for line in part], most=most) == draw(lines, most=most)
+def test_drawing_from_parts_is_drawing_from_the_whole(lines, max_lines, cut):
+    parts = [draw(part, max_lines=max_lines) for part in (lines[:cut], lines[cut:])]
+    assert draw([line for part in parts for line in part], max_lines=max_lines) == draw(lines, max_lines=max_lines)
 
 
 @given(texts, st.integers(1, 20))
-def test_more_lines_begin_with_fewer(lines, most):
-    assert draw(lines, most=most + 3)[:most] == draw(lines, most=most)
+def test_more_lines_begin_with_fewer(lines, max_lines):
+    assert draw(lines, max_lines=max_lines + 3)[:max_lines] == draw(lines, max_lines=max_lines)
 
 
 def test_it_never_holds_more_than_it_draws():
-    drawn = Drawing(10, seed=0)
+    drawing = Drawing(10, seed=0)
     for number in range(1000):
-        drawn.add([f"line {number}"] * 2)
-        assert len(drawn._heap) == len(drawn._kept) <= 10
+        drawing.add([f"line {number}"] * 2)
+        assert len(drawing._heap) == len(drawing._kept) <= 10
 
 
 def test_every_line_is_as_likely_and_another_seed_draws_others():
     lines = [f"line {number}" for number in range(100)]
-    drawn = [draw(lines, most=10, seed=seed) for seed in range(200)]
-    counts = collections.Counter(line for sample in drawn for line in sample)
-    assert len({tuple(sample) for sample in drawn}) == 200
+    samples = [draw(lines, max_lines=10, seed=seed) for seed in range(200)]
+    counts = collections.Counter(line for sample in samples for line in sample)
+    assert len({tuple(sample) for sample in samples}) == 200
     assert 3 <= min(counts.values()) <= max(counts.values()) <= 40  # 20 expected, sd 4.2
 
 

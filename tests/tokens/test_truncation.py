@@ -21,8 +21,8 @@ def document(length: int) -> list[int]:
 
 def cut(ids: list[int], limit: int, policy: str, marker: int | None) -> list[int]:
     """A list of ids, cut as a whole row."""
-    (made,) = Truncation(policy, limit, marker).whole(ragged.of([np.array(ids, np.int32)])).apart()
-    return made.tolist()
+    (cut_ids,) = Truncation(policy, limit, marker).whole(ragged.of([np.array(ids, np.int32)])).apart()
+    return cut_ids.tolist()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -31,17 +31,17 @@ def cut(ids: list[int], limit: int, policy: str, marker: int | None) -> list[int
 @pytest.mark.parametrize("limit", [4, 5, 255, 256, 511, 512])
 def test_what_survives(policy: str, marker: int | None, tokens: int, limit: int) -> None:
     ids = document(tokens)
-    kept = cut(ids, limit, policy, marker)
+    cut_ids = cut(ids, limit, policy, marker)
     if tokens <= limit:
-        assert kept == ids
+        assert cut_ids == ids
         return
-    assert kept == truncate(ids, limit, policy=policy, marker=marker)
-    assert len(kept) == limit
-    assert kept[-1] == EOS
-    assert kept.count(MARKER) == (policy == "head_tail" and marker is not None)
+    assert cut_ids == truncate(ids, limit, policy=policy, marker=marker)
+    assert len(cut_ids) == limit
+    assert cut_ids[-1] == EOS
+    assert cut_ids.count(MARKER) == (policy == "head_tail" and marker is not None)
     head, tail = featurizer.ends(limit, policy=policy, marked=policy == "head_tail" and marker is not None)
-    assert kept[:head] == ids[:head]
-    assert kept[limit - tail :] == ids[tokens - tail :]
+    assert cut_ids[:head] == ids[:head]
+    assert cut_ids[limit - tail :] == ids[tokens - tail :]
     assert abs(head - tail) <= 1 if policy == "head_tail" else True
 
 
@@ -54,12 +54,12 @@ def test_cutting_twice_is_cutting_once(tokens: int, limit: int, policy: str, mar
 @given(st.lists(st.tuples(st.lists(st.integers(0, 500), max_size=8), st.integers(0, 1000)), min_size=1, max_size=5))
 def test_room_is_shared_fairly_and_used_up(rows: list[tuple[list[int], int]]) -> None:
     lengths = [len(wants) for wants, _ in rows]
-    wants = np.array([want for own, _ in rows for want in own], np.int64)
-    found = featurizer.allot(wants, np.repeat(np.arange(len(rows)), lengths), np.array([room for _, room in rows]))
-    for (own, room), given_ in zip(rows, np.split(found, np.cumsum(lengths)[:-1]), strict=True):
-        assert given_.sum() == min(room, sum(own))
-        assert all(0 <= got <= want for got, want in zip(given_, own, strict=True))
-        short = [got for got, want in zip(given_, own, strict=True) if got < want]
+    wants = np.array([want for row_wants, _ in rows for want in row_wants], np.int64)
+    allotments = featurizer.allot(wants, np.repeat(np.arange(len(rows)), lengths), np.array([room for _, room in rows]))
+    for (row_wants, room), shares in zip(rows, np.split(allotments, np.cumsum(lengths)[:-1]), strict=True):
+        assert shares.sum() == min(room, sum(row_wants))
+        assert all(0 <= got <= want for got, want in zip(shares, row_wants, strict=True))
+        short = [got for got, want in zip(shares, row_wants, strict=True) if got < want]
         assert not short or max(short) - min(short) <= 1
 
 
@@ -75,24 +75,24 @@ def test_texts_that_are_cut_apart(rows: list, length: int, policy: str, marked: 
     parts = [part for row in rows for field in row for part in field]
     fields = ragged.begins([len(field) for row in rows for field in row])
     texts = ragged.of([np.arange(10, 10 + size, dtype=np.int32) for size, _ in parts])
-    made, fixed = Truncation(policy, length, marker).apart(
+    cut_rows, fixed = Truncation(policy, length, marker).apart(
         texts,
-        protected=np.array([whole for _, whole in parts], bool),
+        protected=np.array([is_protected for _, is_protected in parts], bool),
         fields=fields,
         rows=ragged.begins([len(row) for row in rows]),
         frame=Frame((2,), (3, 4), (5,)),
     )
-    for row, ids, needed in zip(rows, made.apart(), fixed.tolist(), strict=True):
+    for row, ids, needed in zip(rows, cut_rows.apart(), fixed.tolist(), strict=True):
         special = 2 + 2 * (len(row) - 1)
-        assert needed == special + sum(size for field in row for size, whole in field if whole)
-        wants = [size for field in row for size, whole in field if not whole]
+        assert needed == special + sum(size for field in row for size, is_protected in field if is_protected)
+        wants = [size for field in row for size, is_protected in field if not is_protected]
         room = max(length - needed, 0)
         rooms = iter(featurizer.allot(np.array(wants), np.zeros(len(wants), int), np.array([room])).tolist())
         straight = [2]
         for number, field in enumerate(row):
             straight += [3, 4] if number else []
-            for size, whole in field:
-                straight += one_text(list(range(10, 10 + size)), size if whole else next(rooms), policy, marker)
+            for size, is_protected in field:
+                straight += one_text(list(range(10, 10 + size)), size if is_protected else next(rooms), policy, marker)
         assert ids.tolist() == [*straight, 5]
         assert len(ids) <= max(length, needed)
 

@@ -24,8 +24,8 @@ def data(shared: Path) -> str:
     import toy_runs  # needs TensorFlow
 
     with filelock.FileLock(shared / "data.lock"):
-        made = shared / "classes"
-        return str(made) if (made / "manifest.json").exists() else toy_runs.classes(made)
+        folder = shared / "classes"
+        return str(folder) if (folder / "manifest.json").exists() else toy_runs.classes(folder)
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +33,8 @@ def shape(shared: Path) -> str:
     import toy_runs  # needs TensorFlow
 
     with filelock.FileLock(shared / "shape.lock"):
-        made = shared / "shape"
-        return str(made) if (made / "config.json").exists() else toy_runs.shape(made)
+        folder = shared / "shape"
+        return str(folder) if (folder / "config.json").exists() else toy_runs.shape(folder)
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +62,8 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def torch_t5(shared: Path) -> Path:
     """What tests/torch_t5.py writes: PyTorch's T5s of each family."""
-    made = shared / "torch_t5"
+    folder = shared / "torch_t5"
     with filelock.FileLock(shared / "torch_t5.lock"):
-        if not (made / "golden_t5.json").exists():  # it is written last
-            beside.pytorch("torch_t5.py", made)
-    return made
+        if not (folder / "golden_t5.json").exists():  # it is written last
+            beside.pytorch("torch_t5.py", folder)
+    return folder

@@ -19,10 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parents[1]
+TESTS_FOLDER = Path(__file__).parents[1]
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE))
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(TESTS_FOLDER))
+    sys.path.insert(0, str(TESTS_FOLDER.parent))
 
 # A busy machine takes its time until the step that is under way is done and saved.
 LOST_AFTER_SECONDS = 600
@@ -69,7 +69,7 @@ def lines(folder: Path, out: Path) -> dict[str, list[str]]:
     }
 
 
-def started(line: list[str], said: int, *, fresh: bool) -> int:
+def started(line: list[str], stderr_descriptor: int, *, fresh: bool) -> int:
     """Start a command whose stderr goes to a file; return its process's id.
 
     Most are forked from this process, which has imported everything: a signal then more often comes while devices open, while
@@ -77,10 +77,12 @@ def started(line: list[str], said: int, *, fresh: bool) -> int:
     """
     if fresh:
         command = [sys.executable, "-m", "t5prep.cli", *line]
-        return os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, said, 2)])
+        return os.posix_spawn(
+            command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, stderr_descriptor, 2)]
+        )
     if child := os.fork():
         return child
-    os.dup2(said, 2)
+    os.dup2(stderr_descriptor, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     from t5prep import cli
 
@@ -98,27 +100,27 @@ def is_at_work(out: Path) -> bool:
 def seconds_to_work(line: list[str], out: Path, *, fresh: bool) -> float:
     """Return how long a command takes until it is at its work."""
     began = time.monotonic()
-    with tempfile.TemporaryFile() as said:
-        process = started(line, said.fileno(), fresh=fresh)
+    with tempfile.TemporaryFile() as stderr_file:
+        process = started(line, stderr_file.fileno(), fresh=fresh)
         while not is_at_work(out):
             time.sleep(0.01)
             if os.waitpid(process, os.WNOHANG)[0] or time.monotonic() > began + LOST_AFTER_SECONDS:
-                said.seek(0)
-                raise AssertionError(said.read().decode())
+                stderr_file.seek(0)
+                raise AssertionError(stderr_file.read().decode())
         seconds = time.monotonic() - began
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
     return seconds
 
 
-def once(line: list[str], after: float, number: signal.Signals, *, fresh: bool) -> tuple[str, str]:
+def once(line: list[str], delay: float, number: signal.Signals, *, fresh: bool) -> tuple[str, str]:
     """Send a signal so many seconds after the start; return how the process ended in a word, and what it said."""
     with tempfile.TemporaryFile() as file:
         process = started(line, file.fileno(), fresh=fresh)
-        time.sleep(after)
+        time.sleep(delay)
         os.kill(process, number)
         deadline = time.monotonic() + LOST_AFTER_SECONDS
-        while not (ended := os.waitpid(process, os.WNOHANG))[0]:
+        while not (wait_result := os.waitpid(process, os.WNOHANG))[0]:
             time.sleep(0.01)
             if time.monotonic() > deadline:
                 os.kill(process, signal.SIGABRT)  # faulthandler says where it is
@@ -126,15 +128,15 @@ def once(line: list[str], after: float, number: signal.Signals, *, fresh: bool) 
                 file.seek(0)
                 return "lost", file.read().decode(errors="replace")
         file.seek(0)
-        said, code = file.read().decode(errors="replace"), os.waitstatus_to_exitcode(ended[1])
-    if ("Traceback" in said or "Exception ignored" in said) and str(HERE.parent / "t5prep") not in said:
-        return "in Python's own start", said  # before the first line of t5prep
-    if "Traceback" in said or "Exception ignored" in said:
-        return "traceback", said
+        output, code = file.read().decode(errors="replace"), os.waitstatus_to_exitcode(wait_result[1])
+    if ("Traceback" in output or "Exception ignored" in output) and str(TESTS_FOLDER.parent / "t5prep") not in output:
+        return "in Python's own start", output  # before the first line of t5prep
+    if "Traceback" in output or "Exception ignored" in output:
+        return "traceback", output
     if code == -number:
-        return "without a word" if not said.strip() else "silently, at its work", said
-    sentences = [line for line in said.splitlines() if line.startswith("Error: ")]
-    return (f"one sentence, exit code {code}" if len(sentences) == 1 else f"no sentence, exit code {code}"), said
+        return "without a word" if not output.strip() else "silently, at its work", output
+    sentences = [line for line in output.splitlines() if line.startswith("Error: ")]
+    return (f"one sentence, exit code {code}" if len(sentences) == 1 else f"no sentence, exit code {code}"), output
 
 
 GOOD = ("without a word", "one sentence, exit code 1", "in Python's own start")
@@ -151,25 +153,25 @@ def check(folder: Path, count: int = 1000, seed: int = 0) -> tuple[collections.C
         "t5prep.training.predict.predictions",
     ):
         importlib.import_module(module)
-    draw, ended, wrong = random.Random(seed), collections.Counter[str](), list[str]()
+    draw, endings, wrong = random.Random(seed), collections.Counter[str](), list[str]()
     seconds: dict[tuple[str, bool], float] = {}
-    for at in range(count):
-        fresh, name = at % 20 > 17, ("train", "predict")[at % 2]
+    for index in range(count):
+        fresh, name = index % 20 > 17, ("train", "predict")[index % 2]
         if (name, fresh) not in seconds:
             with tempfile.TemporaryDirectory(dir=folder) as out:
                 seconds[name, fresh] = seconds_to_work(lines(folder, Path(out))[name], Path(out), fresh=fresh)
         with tempfile.TemporaryDirectory(dir=folder) as out:
             early = fresh and draw.random() < 0.5
-            after = draw.uniform(0, 0.4) if early else draw.uniform(0, 1.2 * seconds[name, fresh])
+            delay = draw.uniform(0, 0.4) if early else draw.uniform(0, 1.2 * seconds[name, fresh])
             number = draw.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM))
-            how, said = once(lines(folder, Path(out))[name], after, number, fresh=fresh)
-        ended[how] += 1
-        if how not in GOOD:
+            ending, output = once(lines(folder, Path(out))[name], delay, number, fresh=fresh)
+        endings[ending] += 1
+        if ending not in GOOD:
             wrong.append(
-                f"{at}: {name}, {number.name} after {after:.3f} s of {seconds[name, fresh]:.1f}: {how}\n{said}"
+                f"{index}: {name}, {number.name} after {delay:.3f} s of {seconds[name, fresh]:.1f}: {ending}\n{output}"
             )
-        (folder / "signals.log").write_text(f"{at + 1} signals: {dict(ended)}\n\n" + "\n\n".join(wrong) + "\n")
-    return ended, wrong
+        (folder / "signals.log").write_text(f"{index + 1} signals: {dict(endings)}\n\n" + "\n\n".join(wrong) + "\n")
+    return endings, wrong
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from t5prep.training.model.positions import Reach
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 4, 5, 7, 2, 4
 
 
-def drawn(*shape: int, seed: int) -> tf.Tensor:
+def draw_normal(*shape: int, seed: int) -> tf.Tensor:
     return tf.constant(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
 
 
@@ -39,11 +39,13 @@ def formula(query, key, value, *biases, mask, dropped, cap):
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("bfloat16", 0.06)])
 def test_attention_is_its_formula(kind, bias, drops, cap, dtype, error):
     shapes = [(BATCH, QUERIES, HEADS, WIDTH), *[(BATCH, KEYS, HEADS, WIDTH)] * 2]
-    inputs = [tf.cast(drawn(*shape, seed=seed), dtype) for seed, shape in enumerate(shapes)]
+    inputs = [tf.cast(draw_normal(*shape, seed=seed), dtype) for seed, shape in enumerate(shapes)]
     # A bias of each row has the dtype of queries; one of all rows is float32.
-    biases = [tf.cast(drawn(*bias, QUERIES, KEYS, seed=5), "float32" if len(bias) == 1 else dtype)] if bias else []
-    upstream = tf.cast(drawn(*shapes[0], seed=6), dtype)
-    dropped = tf.cast(drawn(BATCH, KEYS, HEADS, 1, seed=7) > 0, dtype) * 2 if drops else None
+    biases = (
+        [tf.cast(draw_normal(*bias, QUERIES, KEYS, seed=5), "float32" if len(bias) == 1 else dtype)] if bias else []
+    )
+    upstream = tf.cast(draw_normal(*shapes[0], seed=6), dtype)
+    dropped = tf.cast(draw_normal(BATCH, KEYS, HEADS, 1, seed=7) > 0, dtype) * 2 if drops else None
 
     def gradients(function, *tensors):
         with tf.GradientTape() as tape:
@@ -59,16 +61,16 @@ def test_attention_is_its_formula(kind, bias, drops, cap, dtype, error):
         wide = None if dropped is None else tf.cast(dropped, tf.float64)
         return formula(*tensors, mask=mask_of(kind), dropped=wide, cap=cap)
 
-    found = tf.function(gradients, jit_compile=True, autograph=False)(ours, *inputs, *biases)
-    expected = gradients(theirs, *(tf.cast(one, tf.float64) for one in (*inputs, *biases)))
-    assert [one.dtype for one in found] == [inputs[0].dtype, *(one.dtype for one in (*inputs, *biases))]
-    for ours_, theirs_ in zip(found, expected, strict=True):
+    outputs = tf.function(gradients, jit_compile=True, autograph=False)(ours, *inputs, *biases)
+    expected = gradients(theirs, *(tf.cast(tensor, tf.float64) for tensor in (*inputs, *biases)))
+    assert [tensor.dtype for tensor in outputs] == [inputs[0].dtype, *(tensor.dtype for tensor in (*inputs, *biases))]
+    for ours_, theirs_ in zip(outputs, expected, strict=True):
         size = max(1.0, float(tf.reduce_max(tf.abs(theirs_))))
         np.testing.assert_allclose(tf.cast(ours_, tf.float64) / size, theirs_ / size, atol=error)
 
 
 def test_a_row_with_nothing_to_attend_to_has_numbers():
-    query, key = drawn(1, 2, 1, 4, seed=1), drawn(1, 3, 1, 4, seed=2)
+    query, key = draw_normal(1, 2, 1, 4, seed=1), draw_normal(1, 3, 1, 4, seed=2)
     attended = attention.attend(query, key, key, mask=tf.zeros([1, 1, 1, 3], tf.bool))
     np.testing.assert_allclose(attended, tf.repeat(tf.reduce_mean(key, axis=1, keepdims=True), 2, axis=1), rtol=1e-5)
 
@@ -85,21 +87,21 @@ def test_scores_have_the_dtype_of_queries_before_the_softmax(dtype, share):
 
 
 def test_heads_of_keys_are_repeated_for_the_queries_that_share_them():
-    key = drawn(2, 3, 2, 4, seed=1)
+    key = draw_normal(2, 3, 2, 4, seed=1)
     assert attention.repeat_heads(key, 2) is key
     np.testing.assert_array_equal(attention.repeat_heads(key, 4), np.repeat(key.numpy(), 2, axis=2))
 
 
 def test_biases_of_the_four_products_and_a_bias_made_of_queries_and_keys():
-    x, mask = drawn(2, 5, 6, seed=1), tf.ones([1, 1, 1, 5], tf.bool)
-    matrices = [*(drawn(6, 8, seed=seed) for seed in (2, 3, 4)), drawn(8, 6, seed=5)]
-    biases = [*(drawn(8, seed=seed) for seed in (6, 7, 8)), drawn(6, seed=9)]
+    x, mask = draw_normal(2, 5, 6, seed=1), tf.ones([1, 1, 1, 5], tf.bool)
+    matrices = [*(draw_normal(6, 8, seed=seed) for seed in (2, 3, 4)), draw_normal(8, 6, seed=5)]
+    biases = [*(draw_normal(8, seed=seed) for seed in (6, 7, 8)), draw_normal(6, seed=9)]
     query, key, value = (
         tf.reshape(x @ matrix + bias, [2, 5, 2, 4]) for matrix, bias in zip(matrices[:3], biases[:3], strict=True)
     )
     scores = tf.einsum("bqhd,bkhd->bhqk", query, key)
     attended = tf.einsum("bhqk,bkhd->bqhd", tf.nn.softmax(1.5 * scores), value)
-    found = attention.multi_head_attention(
+    output = attention.multi_head_attention(
         x,
         x,
         matrices,
@@ -112,7 +114,7 @@ def test_biases_of_the_four_products_and_a_bias_made_of_queries_and_keys():
         bias=lambda scaled, keys: 2.0 * tf.einsum("bqhd,bkhd->bhqk", scaled, keys),
     )
     expected = tf.reshape(attended, [2, 5, 8]) @ matrices[3] + biases[3]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_gradient_of_a_matrix_is_one_product():
@@ -132,7 +134,11 @@ def test_the_gradient_of_a_matrix_is_one_product():
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_scores_by_a_table_round_both_sides_alone(dtype, error):
-    x, table, upstream = tf.cast(drawn(2, 3, 16, seed=1), dtype), drawn(40, 16, seed=2), drawn(2, 3, 40, seed=3)
+    x, table, upstream = (
+        tf.cast(draw_normal(2, 3, 16, seed=1), dtype),
+        draw_normal(40, 16, seed=2),
+        draw_normal(2, 3, 40, seed=3),
+    )
     with tf.GradientTape() as tape:
         tape.watch([x, table])
         scores = scores_by_table(x, table)

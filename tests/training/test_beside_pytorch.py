@@ -25,6 +25,6 @@ def test_a_t5_of_transformers_can_be_imported_beside_tensorflow(lines: tuple[str
     """Triton's LLVM, loaded after TensorFlow's, ended the process with "inconsistency in registered CommandLine options"."""
     code = "; ".join((*lines, TRITON, "import tensorflow as tf", "print(float(tf.constant(2.0) * 2))"))
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-1000:]
-    assert done.stdout.strip() == "4.0"
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr[-1000:]
+    assert result.stdout.strip() == "4.0"

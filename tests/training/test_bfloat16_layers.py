@@ -16,11 +16,11 @@ LAYERS = {
 
 def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:
     """Return the layer's result, and the gradients of x, scale and bias, for values that bfloat16 holds exactly."""
-    drawn = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     x, upstream = (
-        tf.cast(tf.cast(drawn.normal(0.5, 2.0, (3, 16, 24)).astype(np.float32), tf.bfloat16), dtype) for _ in range(2)
+        tf.cast(tf.cast(rng.normal(0.5, 2.0, (3, 16, 24)).astype(np.float32), tf.bfloat16), dtype) for _ in range(2)
     )
-    scale, bias = (tf.constant(drawn.normal(1.0, 0.3, 24).astype(np.float32)) for _ in range(2))
+    scale, bias = (tf.constant(rng.normal(1.0, 0.3, 24).astype(np.float32)) for _ in range(2))
 
     @tf.function(jit_compile=True, autograph=False)
     def run(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> list[tf.Tensor]:
@@ -36,8 +36,8 @@ def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_bfloat16_gives_what_float32_gives(layer: str) -> None:
-    for found, wanted in zip(computed(LAYERS[layer], tf.bfloat16), computed(LAYERS[layer], tf.float32), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.02 * np.abs(wanted).max())
+    for values, expected in zip(computed(LAYERS[layer], tf.bfloat16), computed(LAYERS[layer], tf.float32), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=0.02, atol=0.02 * np.abs(expected).max())
 
 
 def test_the_variance_of_vectors_far_from_zero_is_not_negative() -> None:

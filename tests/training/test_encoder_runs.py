@@ -48,14 +48,14 @@ def test_it_learns_and_counts_every_class(run):
     scores = t5prep.evaluate(str(run / "run"))
     assert scores.metrics["accuracy"] == 1.0
     assert set(scores.metrics["per_class"]) == {"negative", "positive"}
-    assert {one["prediction"] for one in scores.predictions} == {"negative", "positive"}
+    assert {prediction["prediction"] for prediction in scores.predictions} == {"negative", "positive"}
 
 
 def test_it_answers_with_the_names_of_classes(run):
     answers = list(t5prep.predict(str(run / "run"), [GOOD, BAD], answers=2, beams=2))
     assert [answer.prediction for answer in answers] == ["positive", "negative"]
-    (other, score) = answers[0].others[0]
-    assert other == "negative"
+    (other_class, score) = answers[0].others[0]
+    assert other_class == "negative"
     assert np.exp(answers[0].score) + np.exp(score) == pytest.approx(1.0, abs=1e-5)
 
 
@@ -74,10 +74,10 @@ def test_transformers_loads_what_is_exported_and_so_do_we(run):
     exported = run / "exported"
     export_hf(str(run / "run"), out=str(exported))
     texts = [GOOD, BAD]
-    shown = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LOADED, str(exported), json.dumps(texts)], check=True, capture_output=True, text=True
     )
-    assert json.loads(shown.stdout) == ["positive", "negative"]
+    assert json.loads(result.stdout) == ["positive", "negative"]
     assert [answer.prediction for answer in t5prep.predict(str(exported), texts)] == ["positive", "negative"]
     assert t5prep.evaluate(str(exported), data=str(run / "data")).metrics["accuracy"] == 1.0
     assert "text-classification" in (exported / "README.md").read_text()
@@ -94,7 +94,7 @@ def test_adapters_and_the_head_are_trained_and_merged(run, tmp_path):
     assert changed == matrices | {name for name in first if name.startswith("head.")}
     export_hf(out, out=exported)
     assert not list(Path(exported).glob("adapter*"))
-    scores = [t5prep.evaluate(place, data=str(run / "data")).metrics for place in (out, exported)]
+    scores = [t5prep.evaluate(path, data=str(run / "data")).metrics for path in (out, exported)]
     assert scores[0]["accuracy"] == 1.0
     assert scores[0]["loss"] == pytest.approx(scores[1]["loss"], abs=1e-6)
 
@@ -131,13 +131,13 @@ def published(tmp_path_factory):
     """Return the folder of each kind's model, and what it predicts. One process makes them all: its start takes longest."""
     folder = tmp_path_factory.mktemp("published")
     sizes = {**SHAPE, "vocab_size": 450, "num_hidden_layers": 2, "max_position_embeddings": 66}
-    wanted = []
+    requests = []
     for kind in KINDS:
         shape = {**sizes, "model_type": {"mmbert": "modernbert"}.get(kind, kind.replace("_", "-"))}
-        wanted.append([str(getattr(encoders, kind)(folder / f"{kind}-words")), str(folder / kind), shape])
-    command = [sys.executable, "-c", PUBLISHED, json.dumps(wanted), json.dumps(TEXTS)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    return {kind: (model, json.loads(line)) for kind, (_, model, _), line in zip(KINDS, wanted, said, strict=True)}
+        requests.append([str(getattr(encoders, kind)(folder / f"{kind}-words")), str(folder / kind), shape])
+    command = [sys.executable, "-c", PUBLISHED, json.dumps(requests), json.dumps(TEXTS)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return {kind: (model, json.loads(line)) for kind, (_, model, _), line in zip(KINDS, requests, lines, strict=True)}
 
 
 @pytest.mark.extra("torch")
@@ -152,8 +152,10 @@ def test_someone_elses_model_evaluates_to_its_own_predictions(published, tmp_pat
     splits = {"validation": 1.0}
     prepared(tmp_path / "dev.tsv", tmp_path / "data", tokenizer=model, task="sst2", input_length=64, splits=splits)
     scores = t5prep.evaluate(model, data=str(tmp_path / "data"))
-    found = {int(one["id"].rpartition(":")[2]): one["prediction"] for one in scores.predictions}
-    assert [found[number] for number in sorted(found)] == theirs
+    predictions = {
+        int(prediction["id"].rpartition(":")[2]): prediction["prediction"] for prediction in scores.predictions
+    }
+    assert [predictions[number] for number in sorted(predictions)] == theirs
     right = ["positive" if number % 2 else "negative" for number in range(len(TEXTS))]
     agreeing = sum(map(str.__eq__, theirs, right))
     assert scores.metrics["accuracy"] == pytest.approx(agreeing / len(TEXTS))
@@ -189,14 +191,14 @@ def test_training_from_a_classifier_takes_the_columns_of_its_head_by_name(case):
         vocab_size=8, d_model=4, d_ff=4, num_layers=1, num_heads=1, max_positions=4, classes=model_names
     )
     weights = random_weights(config, seed=5)
-    said = []
-    changed, begun = for_classes(config, weights, names, seed=6, say=said.append)
+    messages = []
+    changed, new_weights = for_classes(config, weights, names, seed=6, say=messages.append)
     assert changed.classes == tuple(names)
-    assert sentence in "".join(said)
-    assert bool(sentence) == bool(said)
+    assert sentence in "".join(messages)
+    assert bool(sentence) == bool(messages)
     if order is None:
-        assert begun["head.classifier"].shape == (4, 3)
+        assert new_weights["head.classifier"].shape == (4, 3)
     else:
-        np.testing.assert_array_equal(begun["head.classifier"], weights["head.classifier"][:, order])
-        np.testing.assert_array_equal(begun["head.classifier_bias"], weights["head.classifier_bias"][order])
+        np.testing.assert_array_equal(new_weights["head.classifier"], weights["head.classifier"][:, order])
+        np.testing.assert_array_equal(new_weights["head.classifier_bias"], weights["head.classifier_bias"][order])
         assert logits_order(config, ClassTarget.of(names), data="data") == order

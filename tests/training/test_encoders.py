@@ -37,9 +37,13 @@ def encoder(published, request):
 
 
 def reference(model):
-    kept = np.load(model / "reference.npz")
-    batch = {"input_ids": kept["ids"], "attention_mask": kept["texts"], "labels": kept["labels"][:, None]}
-    return kept, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+    reference_arrays = np.load(model / "reference.npz")
+    batch = {
+        "input_ids": reference_arrays["ids"],
+        "attention_mask": reference_arrays["texts"],
+        "labels": reference_arrays["labels"][:, None],
+    }
+    return reference_arrays, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
 
 
 def logits_of(model, batch, **options):
@@ -48,21 +52,21 @@ def logits_of(model, batch, **options):
 
 
 def test_logits_are_those_of_pytorch(model):
-    kept, batch = reference(model)
-    wanted = kept["logits"]
+    reference_arrays, batch = reference(model)
+    expected = reference_arrays["logits"]
     for folder in (model, model / "bin"):
-        np.testing.assert_allclose(logits_of(folder, batch), wanted, atol=1e-5)
-    np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-5)
+        np.testing.assert_allclose(logits_of(folder, batch), expected, atol=1e-5)
+    np.testing.assert_allclose(logits_of(model, batch, remat=True), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_longer_texts_have_the_logits_of_pytorch(published, name):
-    kept = np.load(published / name / "reference.npz")
-    batch = {"input_ids": kept["long_ids"], "attention_mask": kept["long_texts"]}
+    reference_arrays = np.load(published / name / "reference.npz")
+    batch = {"input_ids": reference_arrays["long_ids"], "attention_mask": reference_arrays["long_texts"]}
     batch = {name: tf.constant(value, tf.int32) for name, value in batch.items()}
     for remat in (False, True):
-        found = logits_of(published / name, batch, remat=remat)
-        np.testing.assert_allclose(found, kept["long_logits"], atol=1e-5)
+        logits = logits_of(published / name, batch, remat=remat)
+        np.testing.assert_allclose(logits, reference_arrays["long_logits"], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", MODERNBERTS)
@@ -71,10 +75,10 @@ def test_a_masked_language_model_gives_all_but_the_last_matrix(published, name):
     with safe_open(published / name / "published" / "model.safetensors", "np") as file:
         assert {"decoder.bias", "head.dense.weight", "head.norm.weight"} <= {*file.keys()}
         assert "decoder.weight" not in file.keys()  # noqa: SIM118 - it is no dict
-    (_, whole), (_, read) = (load_weights(published / name / folder) for folder in (".", "published"))
-    assert whole.keys() == read.keys()
-    for name in whole.keys() - {"head.classifier", "head.classifier_bias"}:
-        np.testing.assert_array_equal(read[name], whole[name])
+    (_, weights), (_, read) = (load_weights(published / name / folder) for folder in (".", "published"))
+    assert weights.keys() == read.keys()
+    for name in weights.keys() - {"head.classifier", "head.classifier_bias"}:
+        np.testing.assert_array_equal(read[name], weights[name])
 
 
 # XLM-RoBERTa and CamemBERT are RoBERTas of other names.
@@ -83,24 +87,24 @@ def test_a_masked_language_model_gives_all_but_the_last_matrix(published, name):
 def test_gradients_and_training_steps_are_those_of_pytorch(published, name, tmp_path):
     """Gradients of each tensor; the tests of logits see no backward pass."""
     model = published / name
-    kept, batch = reference(model)
+    reference_arrays, batch = reference(model)
     config, weights = load_weights(model)
     steps = adamw_steps.STEPS if name in ("bert", "modernbert", "umt5") else 1
     losses, first = adamw_steps.train(config, weights, batch, steps=steps)
-    np.testing.assert_allclose(losses, kept["losses"][:steps], atol=1e-5)
+    np.testing.assert_allclose(losses, reference_arrays["losses"][:steps], atol=1e-5)
     save_weights(tmp_path, config, first)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         for name in file.keys():  # noqa: SIM118 - it is no dict
-            wanted = kept[f"gradient/{name}"]
-            np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-5 * max(1.0, np.abs(wanted).max()))
+            expected = reference_arrays[f"gradient/{name}"]
+            np.testing.assert_allclose(file.get_tensor(name), expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
 
 
 def test_a_saved_model_is_the_file_that_was_read(model, tmp_path):
     config, weights = load_weights(model)
     save_weights(tmp_path, config, weights)
     (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
-    again = load_config(tmp_path)
-    assert again == config
+    reloaded_config = load_config(tmp_path)
+    assert reloaded_config == config
     for name, value in load_weights(tmp_path)[1].items():
         np.testing.assert_array_equal(value, weights[name])
 
@@ -133,16 +137,16 @@ def test_transformers_loads_what_is_exported_with_the_same_logits(published):
     for name in TYPES:
         export_hf(str(published / name), out=str(published / name / "exported"))
     command = [sys.executable, "-c", LOADED, str(published), *TYPES]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    reports = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     for name, config in TYPES.items():
-        assert said[name]["class"] == f"{CLASS_NAMES[config['model_type']]}ForSequenceClassification"
-        assert said[name]["names"] == [[], []]
-        np.testing.assert_allclose(said[name]["logits"], reference(published / name)[0]["logits"], atol=1e-5)
+        assert reports[name]["class"] == f"{CLASS_NAMES[config['model_type']]}ForSequenceClassification"
+        assert reports[name]["names"] == [[], []]
+        np.testing.assert_allclose(reports[name]["logits"], reference(published / name)[0]["logits"], atol=1e-5)
 
 
 def test_a_pretrained_model_gets_a_new_head(encoder):
-    (whole, weights), (config, bare) = load_weights(encoder), load_weights(encoder / "bare")
-    assert config == whole
+    (encoder_config, weights), (config, bare) = load_weights(encoder), load_weights(encoder / "bare")
+    assert config == encoder_config
     for name in weights:
         if not name.startswith("head."):
             np.testing.assert_array_equal(bare[name], weights[name])
@@ -153,14 +157,14 @@ def test_a_pretrained_model_gets_a_new_head(encoder):
 def test_a_t5_gives_its_encoder_a_head(family):
     written = ModelConfig.from_json(FAMILIES[family])
     weights = random_weights(written)
-    config, kept = for_classes(written, weights, ["no", "yes"], seed=3)
-    assert kept.keys() == weight_layouts(config).keys()
-    assert not any(name.startswith(("decoder.", "lm_head")) for name in kept)
-    assert all(kept[name] is weights[name] for name in kept if not name.startswith("head."))
-    assert kept["head.classifier"].shape == (written.d_model, 2)
-    again, same = for_classes(config, kept, ["bad", "good"], seed=4)
-    assert again.classes == ("bad", "good")
-    assert all(same[name] is kept[name] for name in kept)
+    config, classifier_weights = for_classes(written, weights, ["no", "yes"], seed=3)
+    assert classifier_weights.keys() == weight_layouts(config).keys()
+    assert not any(name.startswith(("decoder.", "lm_head")) for name in classifier_weights)
+    assert all(classifier_weights[name] is weights[name] for name in classifier_weights if not name.startswith("head."))
+    assert classifier_weights["head.classifier"].shape == (written.d_model, 2)
+    renamed_config, renamed_weights = for_classes(config, classifier_weights, ["bad", "good"], seed=4)
+    assert renamed_config.classes == ("bad", "good")
+    assert all(renamed_weights[name] is classifier_weights[name] for name in classifier_weights)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -169,9 +173,11 @@ def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
     config = dataclasses.replace(config, dropout_rate=0.3)
     weights = random_weights(config, seed=1)
     batch = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "attention_mask")}
-    one, other, same = (forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1))
-    assert not np.allclose(one, other)
-    np.testing.assert_array_equal(one, same)
+    logits, other_logits, repeated_logits = (
+        forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1)
+    )
+    assert not np.allclose(logits, other_logits)
+    np.testing.assert_array_equal(logits, repeated_logits)
 
 
 def test_a_weight_that_is_missing_is_named(published, tmp_path):

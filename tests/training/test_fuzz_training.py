@@ -56,14 +56,17 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     def uncompiled(
         shape: ModelConfig, config: TrainConfig, layouts: Iterable[Layout], *_: object, **__: object
     ) -> object:
-        slots = {name: optimizer_of(config).slot_shapes(own) for name, own in weight_layouts(shape).items()}
+        slots = {
+            name: optimizer_of(config).slot_shapes(weight_layout)
+            for name, weight_layout in weight_layouts(shape).items()
+        }
         layout = next(iter(layouts))
         specs = Variables(layout.weights(shape), layout.slots(shape, slots), layout.scalar(np.int32))
         return CompiledStep(stop, specs), layout
 
     monkeypatch.setattr(trainer, "Signals", stop)
     monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps
-    said = ["--set=weights=random", "--set=batch=8", "--set=epochs=1", "--set=tensorboard=false"]
+    settings = ["--set=weights=random", "--set=batch=8", "--set=epochs=1", "--set=tensorboard=false"]
     return [
         "train",
         "--data",
@@ -72,7 +75,7 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
         str(toys / "shape"),
         "--out",
         str(tmp_path / "r"),
-        *said,
+        *settings,
     ]
 
 
@@ -99,16 +102,16 @@ DAMAGE = [b"", b"{", b"[]", b"null", b"7\n", b"{}\n", b'{"schema": 1}', b'{"step
 @pytest.mark.parametrize("name", ["train.json", "config.json", "spiece.model", "metrics.jsonl", "checkpoint.json"])
 def test_no_damaged_run_ends_in_a_traceback(name: str, line: list[str], toys: Path, tmp_path: Path) -> None:
     """Each file of a run in its turn: cut, of another kind, or gone (None)."""
-    whole, out = tmp_path / "whole", tmp_path / "r"
+    intact_run, out = tmp_path / "whole", tmp_path / "r"
     shape = dataclasses.replace(load_config(toys / "shape"), vocab_size=8192)
     config = configs.build({"weights": "random", "batch": 8, "steps": 4, "data": ("d",), "model": "m", "out": "o"})
-    run.begin(str(whole), config=config, shape=shape, tokenizer=loading.load("sample:"), datasets=())
+    run.begin(str(intact_run), config=config, shape=shape, tokenizer=loading.load("sample:"), datasets=())
     state = checkpoints.State(step=2, config=json.loads(configs.dumps(config)), data=[], tokenizer="", metric="loss")
-    checkpoints.save(str(whole), toy_runs.writer(random_weights(shape)), state=state, keep=1)
-    (whole / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
+    checkpoints.save(str(intact_run), toy_runs.writer(random_weights(shape)), state=state, keep=1)
+    (intact_run / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     for content in DAMAGE:
         shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(whole, out)
+        shutil.copytree(intact_run, out)
         (file,) = out.rglob(name)
         file.unlink() if content is None else file.write_bytes(content)
         for typed in (

@@ -106,10 +106,10 @@ for place in map(Path, sys.argv[2:]):
 Answering = Callable[[Any, np.ndarray, np.ndarray], tuple[Any, Any]]
 
 
-def _on_the_device(config: ModelConfig, options: Generation, *, place: Path) -> Answering:
+def _on_the_device(config: ModelConfig, options: Generation, *, cache_path: Path) -> Answering:
     """Return what gives answers and scores as `predict` computes them: on a CPU by custom calls, where they are built."""
     layout = open_layout()
-    run = answers_on_rows(config, options, layout=layout, dtype=tf.float32, cache_path=str(place))
+    run = answers_on_rows(config, options, layout=layout, dtype=tf.float32, cache_path=str(cache_path))
 
     def answer(weights: Any, ids: np.ndarray, mask: np.ndarray) -> tuple[Any, Any]:
         answers = run(put_weights(weights, layout.weights(config)), {"input_ids": ids, "attention_mask": mask})
@@ -124,34 +124,36 @@ def _on_the_device(config: ModelConfig, options: Generation, *, place: Path) -> 
 def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
     """Searches and their scores beside transformers' own, with rows that end at different times."""
     config, numbers = FAMILIES[family], CASES_OF[family]
-    drawn, expected = {}, {}
+    inputs_by_seed, expected = {}, {}
     for seed in SEEDS:
-        place = tmp_path / str(seed)
-        place.mkdir()
-        drawn[seed] = (_sharp(config, seed), *_inputs(config.vocab_size, seed))
-        weights, ids, mask = drawn[seed]
-        save_weights(place, config, weights)
-        (place / "config.json").write_text(json.dumps(config.to_json()))
-        np.savez(place / "given.npz", ids=ids, mask=mask, length=LENGTH)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        inputs_by_seed[seed] = (_sharp(config, seed), *_inputs(config.vocab_size, seed))
+        weights, ids, mask = inputs_by_seed[seed]
+        save_weights(folder, config, weights)
+        (folder / "config.json").write_text(json.dumps(config.to_json()))
+        np.savez(folder / "given.npz", ids=ids, mask=mask, length=LENGTH)
     theirs = json.dumps([(number, CASES[number][1]) for number in numbers])
     places = [tmp_path / str(seed) for seed in SEEDS]
     subprocess.run([sys.executable, "-c", THEIRS, theirs, *places], check=True)
-    for seed, place in zip(SEEDS, places, strict=True):
-        expected[seed] = dict(np.load(place / "found.npz"))
+    for seed, folder in zip(SEEDS, places, strict=True):
+        expected[seed] = dict(np.load(folder / "found.npz"))
     lengths = set()
     for number in numbers:
         options = Generation(max_length=LENGTH, **CASES[number][0])
         run = tf.function(functools.partial(search, options=options), jit_compile=True, autograph=False)
         ways: list[Answering] = [lambda weights, ids, mask, run=run: run(weights, config, ids, mask)]
         if number % 2 == 0:  # a program takes seconds to compile, so not each case again
-            ways.append(_on_the_device(config, options, place=tmp_path / "programs"))
+            ways.append(_on_the_device(config, options, cache_path=tmp_path / "programs"))
         for seed, answer in itertools.product(SEEDS, ways):
-            ids, scores = map(np.asarray, answer(*drawn[seed]))
-            got, wanted = ids.reshape(-1, LENGTH), expected[seed][f"ids{number}"]
+            ids, scores = map(np.asarray, answer(*inputs_by_seed[seed]))
+            got, expected_ids = ids.reshape(-1, LENGTH), expected[seed][f"ids{number}"]
             # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
-            ended = np.cumsum(wanted == config.eos_token_id, axis=1) - (wanted == config.eos_token_id) > 0
-            assert got[:, : wanted.shape[1]].tolist() == np.where(ended, 0, wanted).tolist(), options
-            assert not got[:, wanted.shape[1] :].any()
+            is_after_eos = (
+                np.cumsum(expected_ids == config.eos_token_id, axis=1) - (expected_ids == config.eos_token_id) > 0
+            )
+            assert got[:, : expected_ids.shape[1]].tolist() == np.where(is_after_eos, 0, expected_ids).tolist(), options
+            assert not got[:, expected_ids.shape[1] :].any()
             if f"scores{number}" in expected[seed]:
                 assert scores.reshape(-1) == pytest.approx(expected[seed][f"scores{number}"], rel=1e-4)
             lengths |= set((got != 0).sum(axis=1))
@@ -163,12 +165,12 @@ def test_compiled_or_not_alone_or_in_a_batch() -> None:
     weights = _sharp(config, 7)
     ids, mask = map(tf.constant, _inputs(config.vocab_size, 7))
     for beams in (1, 3):
-        whole = tf.function(generate, jit_compile=True, autograph=False)(
+        answers = tf.function(generate, jit_compile=True, autograph=False)(
             weights, config, ids, mask, max_length=5, beams=beams
         )
-        assert (whole == generate(weights, config, ids, mask, max_length=5, beams=beams)).numpy().all()
+        assert (answers == generate(weights, config, ids, mask, max_length=5, beams=beams)).numpy().all()
         alone = generate(weights, config, ids[2:3], mask[2:3], max_length=5, beams=beams)
-        assert alone.numpy().tolist() == whole[2:3].numpy().tolist()
+        assert alone.numpy().tolist() == answers[2:3].numpy().tolist()
 
 
 def test_nothing_follows_the_end() -> None:
@@ -180,7 +182,7 @@ def test_nothing_follows_the_end() -> None:
             assert not any(row[row.index(config.eos_token_id) + 1 :])
 
 
-def _drawn(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _draw_tokens(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tokens drawn for one input again and again (a row for each draw of `uniform`, [draws, length]), and scores."""
     config = FAMILIES["t5"]
     draws = len(uniform)
@@ -208,18 +210,18 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     uniform = np.random.default_rng(0).random((4000, 1), np.float32)
     for temperature, top_k, top_p in ((1.0, 0, 0.5), (0.7, 5, 1.0), (2.0, 8, 0.8)):  # each is compiled
         options = Generation(max_length=1, sample=True, temperature=temperature, top_k=top_k, top_p=top_p, scores=True)
-        tokens, scores = _drawn(options, uniform)
+        tokens, scores = _draw_tokens(options, uniform)
         shares = np.exp(logits / temperature - (logits / temperature).max())
         order = np.argsort(-shares, kind="stable")
-        kept = order[: top_k or len(order)]
-        shares = shares / shares[kept].sum()
-        before = np.cumsum(shares[kept]) - shares[kept]
-        kept = kept[before < top_p]
+        candidates = order[: top_k or len(order)]
+        shares = shares / shares[candidates].sum()
+        preceding_shares = np.cumsum(shares[candidates]) - shares[candidates]
+        candidates = candidates[preceding_shares < top_p]
         expected = np.zeros(len(shares))
-        expected[kept] = shares[kept] / shares[kept].sum()
-        drawn = np.bincount(tokens[:, 0], minlength=len(shares)) / len(tokens)
-        assert set(np.flatnonzero(drawn)) <= set(kept)
-        assert np.abs(drawn - expected).max() < 0.04
+        expected[candidates] = shares[candidates] / shares[candidates].sum()
+        frequencies = np.bincount(tokens[:, 0], minlength=len(shares)) / len(tokens)
+        assert set(np.flatnonzero(frequencies)) <= set(candidates)
+        assert np.abs(frequencies - expected).max() < 0.04
         log = logits - np.log(np.exp(logits).sum())
         assert scores == pytest.approx(log[tokens[:, 0]], rel=1e-4)  # the model's own, whatever the temperature
 
@@ -236,9 +238,9 @@ def test_several_drawn_answers_come_best_first() -> None:
     assert (np.diff(scores, axis=1) <= 0).all()
     assert len({tuple(row) for row in answers.reshape(-1, LENGTH).tolist()}) > 10
     for row in answers.reshape(-1, LENGTH).tolist():
-        said = [token for token in row if token]
-        assert len(said) >= 3
-        assert len(set(said)) == len(said)
+        tokens = [token for token in row if token]
+        assert len(tokens) >= 3
+        assert len(set(tokens)) == len(tokens)
 
 
 @pytest.mark.parametrize(

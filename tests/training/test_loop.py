@@ -31,8 +31,8 @@ class _Stepper:
 
     variables = Variables({}, {}, 0)
 
-    def __init__(self, *, at: int) -> None:
-        self.number, self._at = 0, at
+    def __init__(self, *, signal_step: int) -> None:
+        self.number, self._at = 0, signal_step
 
     def begin(self) -> None:
         self.number += 1
@@ -64,8 +64,8 @@ class _Evaluations:
 
     split = "validation"
 
-    def __init__(self, *, at: int = 0) -> None:
-        self._at = at
+    def __init__(self, *, signal_step: int = 0) -> None:
+        self._at = signal_step
 
     def judge(self, state: State, _: object) -> tuple[State, bool]:
         if state.step == self._at:
@@ -93,9 +93,9 @@ def _stepper(*metrics: tuple[float, float]) -> Stepper:
     """Steps that do nothing, whose losses and gradient norms are given."""
     numbers = iter(metrics)
 
-    def step(*given: Any) -> tuple[Any, ...]:
+    def step(*arguments: Any) -> tuple[Any, ...]:
         loss, norm = next(numbers)
-        return *given[: len(Variables._fields)], jax.numpy.array([loss, 0.5, norm])
+        return *arguments[: len(Variables._fields)], jax.numpy.array([loss, 0.5, norm])
 
     batches: Iterator[dict[str, Any]] = iter([{}] * len(metrics))
     variables = Variables(*[{}] * len(Variables._fields))
@@ -130,7 +130,7 @@ def test_a_step_whose_loss_or_gradient_is_not_finite_is_not_saved(tmp_path: Path
 def test_a_signal_while_a_step_is_waited_for_ends_the_run_after_a_checkpoint(
     tmp_path: Path, at: int, ends: int
 ) -> None:
-    stepper, writer = _Stepper(at=at), _Writer()
+    stepper, writer = _Stepper(signal_step=at), _Writer()
     loop, received = _run(tmp_path, stepper, _Evaluations(), writer)
     assert (received, stepper.number, writer.saved[-1]) == ("SIGTERM", ends, ends)
     assert loop.complete == (ends == 12)
@@ -148,13 +148,13 @@ def test_an_evaluation_is_in_a_bucket_before_its_checkpoint_knows_of_it(monkeypa
             last_lines.append(json.loads(file.read().splitlines()[-1]))
 
     monkeypatch.setattr(writer, "describe", describe)
-    _run("ram://bucket/run", _Stepper(at=0), _Evaluations(), writer, evaluate_every=5)
+    _run("ram://bucket/run", _Stepper(signal_step=0), _Evaluations(), writer, evaluate_every=5)
     assert last_lines == [{"step": step, "validation_loss": 1.0} for step in (5, 10, 12)]
 
 
 def test_a_signal_in_an_evaluation_ends_the_run_at_the_checkpoint_before_it(tmp_path: Path) -> None:
-    stepper, writer = _Stepper(at=0), _Writer()
-    loop, _ = _run(tmp_path, stepper, _Evaluations(at=5), writer, evaluate_every=5)
+    stepper, writer = _Stepper(signal_step=0), _Writer()
+    loop, _ = _run(tmp_path, stepper, _Evaluations(signal_step=5), writer, evaluate_every=5)
     assert (stepper.number, writer.saved, loop.complete) == (5, [5], False)
 
 
@@ -221,14 +221,14 @@ def test_a_signal_that_was_ignored_is_seen_by_the_loop(then: str, number: signal
         assert process.stdout
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(number)
-        said, error = process.communicate(timeout=300)
+        output, error = process.communicate(timeout=300)
     if then == "train":
-        assert said.decode() == f"True {number.name}\n"
+        assert output.decode() == f"True {number.name}\n"
     else:
         assert error.rstrip().endswith(b"KeyboardInterrupt")
 
 
-AGAIN = """
+RERAISE_CODE = """
 import sys, time
 from t5prep.cli import _terminal
 
@@ -248,12 +248,14 @@ with _terminal.stoppable():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_was_ignored_is_raised_again(number: signal.Signals) -> None:
     """Also where no loop asks: while a program is compiled, or a file is read."""
-    with subprocess.Popen([sys.executable, "-c", AGAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", RERAISE_CODE], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout
         assert process.stdout.readline() == b"begun\n"
         process.send_signal(number)
-        said, error = process.communicate(timeout=300)
-    assert said == b"after it\n"
+        output, error = process.communicate(timeout=300)
+    assert output == b"after it\n"
     assert error.rstrip().endswith(b"KeyboardInterrupt")
     assert b"Exception ignored" not in error
 
@@ -287,12 +289,12 @@ from t5prep.cli import main
 
 def test_while_a_command_starts_it_ends_without_a_word() -> None:
     code = STARTING.format(argv=["/usr/bin/t5prep", "doctor"])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (-signal.SIGINT, b"", b"")
     # In another program, Ctrl-C is that program's.
     code = STARTING.format(argv=["mine.py"])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.stderr.rstrip().endswith(b"KeyboardInterrupt")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert result.stderr.rstrip().endswith(b"KeyboardInterrupt")
 
 
 def test_a_stop_inside_code_that_is_given_as_text_ends_like_any_other(tmp_path: Path) -> None:
@@ -306,8 +308,8 @@ cli.main(["doctor"])
 """)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
     command = [sys.executable, "-m", "stops"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert (done.returncode, done.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (result.returncode, result.stderr) == (1, "Error: Stopped. The same command begins again.\n")
 
 
 def test_a_stop_does_not_take_jax_down_while_it_computes(tmp_path: Path) -> None:
@@ -323,8 +325,10 @@ doctor.doctor_command.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)
 cli.main(["doctor"])
 """)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
-    done = subprocess.run([sys.executable, "-m", "stops"], capture_output=True, text=True, check=False, env=environment)
-    assert (done.returncode, done.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+    result = subprocess.run(
+        [sys.executable, "-m", "stops"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (result.returncode, result.stderr) == (1, "Error: Stopped. The same command begins again.\n")
 
 
 @pytest.mark.slow
@@ -332,8 +336,8 @@ def test_real_signals_against_real_processes(tmp_path: Path) -> None:
     """Three to `train`, three to `predict`: `signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
     count = os.environ.get("T5PREP_SIGNALS", "6")
     script = Path(__file__).with_name("signals_thousand.py")
-    done = subprocess.run([sys.executable, str(script), str(tmp_path / "s"), count], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([sys.executable, str(script), str(tmp_path / "s"), count], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 LOOP = """

@@ -83,40 +83,40 @@ with torch.no_grad():
 def batches() -> list[dict[str, np.ndarray]]:
     """Two batches in turn."""
     rng = np.random.default_rng(0)
-    made = []
+    batch_list = []
     for _ in range(2):
         mask = np.arange(12) < rng.integers(3, 13, (8, 1))
         labels = rng.integers(2, 128, (8, 6))
         labels[np.arange(6) >= rng.integers(1, 7, (8, 1))] = -100
         batch = {"input_ids": rng.integers(2, 128, (8, 12)) * mask, "attention_mask": mask, "labels": labels}
-        made.append({name: value.astype(np.int32) for name, value in batch.items()})
-    return made * (STEPS // 2)
+        batch_list.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return batch_list * (STEPS // 2)
 
 
-def write_model(place: Path, shape: ModelConfig, weights: dict[str, np.ndarray]) -> str:
-    save_weights(place, shape, weights)
-    (place / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
-    return str(place)
+def write_model(folder: Path, shape: ModelConfig, weights: dict[str, np.ndarray]) -> str:
+    save_weights(folder, shape, weights)
+    (folder / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
+    return str(folder)
 
 
 def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> list[float]:
     """The losses of some steps, after which everything but the adapters is what it was."""
     shape = shape_of(config, base)
     initial = random_weights(base) | draw(adapter_layouts(shape), seed=0)
-    made = step_program(base, config, layout=layout, input_length=12, target_length=6)
-    step = compiling.compile_program(made.program)
-    assert not made.variables.copies
-    assert set(made.variables.slots) == set(adapter_layouts(shape))
-    variables = begin(initial, made.variables)
-    found = []
+    lowered_step = step_program(base, config, layout=layout, input_length=12, target_length=6)
+    step = compiling.compile_program(lowered_step.program)
+    assert not lowered_step.variables.copies
+    assert set(lowered_step.variables.slots) == set(adapter_layouts(shape))
+    variables = begin(initial, lowered_step.variables)
+    loss_values = []
     for batch in batches():
         sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it
         *state, metrics = step(*variables, put_rows(sent, layout), np.float32(RATE))
         variables = Variables(*state)
-        found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
+        loss_values.append(float(np.asarray(metrics)[METRICS.index("loss")]))
     for name in variable_layouts(shape):
         assert np.array_equal(variables.weights[name], initial[name]) == ("lora" not in name), name
-    return found
+    return loss_values
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +124,12 @@ def of_peft(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[fl
     """The losses of peft and the number of weights that it trains, of each model, by one process for all."""
     folder = tmp_path_factory.mktemp("peft")
     for model, base in MODELS.items():
-        shape, place = shape_of(CONFIG, base), folder / model
-        (place / "adapters").mkdir(parents=True)
-        write_model(place / "base", base, random_weights(base))
-        begun = adapters.Adapter("base", shape, draw(adapter_layouts(shape), seed=0))
-        adapters.write(place / "adapters", begun, base=str(place / "base"), dtype="float32")
-    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
+        shape, model_folder = shape_of(CONFIG, base), folder / model
+        (model_folder / "adapters").mkdir(parents=True)
+        write_model(model_folder / "base", base, random_weights(base))
+        initial_adapter = adapters.Adapter("base", shape, draw(adapter_layouts(shape), seed=0))
+        adapters.write(model_folder / "adapters", initial_adapter, base=str(model_folder / "base"), dtype="float32")
+    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in batch.items()} for batch in batches()]))
     command = [sys.executable, "-c", PEFT, str(folder), str(RATE), *MODELS]
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
@@ -180,14 +180,14 @@ def done(toys: Path, data: str, base: str) -> trainer.Result:
 
 def test_only_adapters_are_trained_and_checkpointed(done: trainer.Result, base: str) -> None:
     assert done.evaluation is not None
-    found = toy_runs.losses(done.run)
-    assert found[12] < found[1]
+    loss_by_step = toy_runs.losses(done.run)
+    assert loss_by_step[12] < loss_by_step[1]
     path, state = checkpoints.best(done.run)
     names = [name for name, _ in tf.train.list_variables(f"{path}/state")]
     assert len(names) > 10
     assert not [name for name in names if "lora" not in name and not name.startswith(("step", "_", "save_counter"))]
-    whole = (Path(base) / "model.safetensors").stat().st_size
-    assert sum(state.files.values()) < whole / 10
+    base_size = (Path(base) / "model.safetensors").stat().st_size
+    assert sum(state.files.values()) < base_size / 10
     opened = run.open_model(done.run)
     theirs = load_weights(base)[1]
     changed = {name for name, weight in opened.weights.items() if not np.array_equal(weight, theirs[name])}
@@ -199,8 +199,8 @@ def test_a_stopped_run_goes_on_with_the_same_losses(done: trainer.Result, data: 
     """A checkpoint of adapters alone goes on from its base."""
     half = toy_runs.config(data, base, toys / "half", **LORA, schedule="constant")
     trainer.train(dataclasses.replace(half, steps=8))
-    again = trainer.train(half)
-    assert toy_runs.losses(again.run) == toy_runs.losses(done.run)
+    result = trainer.train(half)
+    assert toy_runs.losses(result.run) == toy_runs.losses(done.run)
 
 
 def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data: str, toys: Path) -> None:
@@ -210,8 +210,8 @@ def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data:
     (answer,) = t5prep.predict(done.run, ["quality: closed one"])
     assert answer.prediction is not None
     following = toy_runs.config(data, done.run, toys / "following", weights="pretrained")
-    begun, opened = run.start_from(following, ids=8100)[1], run.open_model(done.run)
-    assert all(np.array_equal(begun[name], weight) for name, weight in opened.weights.items())
+    initial_weights, opened = run.start_from(following, ids=8100)[1], run.open_model(done.run)
+    assert all(np.array_equal(initial_weights[name], weight) for name, weight in opened.weights.items())
 
 
 def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Path) -> None:
@@ -219,16 +219,16 @@ def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Pa
     export_hf(done.run, out=str(toys / "adapters"))
     export_hf(done.run, out=str(toys / "merged"), options=ExportOptions(merge=True))
     assert not (toys / "adapters" / "model.safetensors").exists()
-    said = json.loads((toys / "adapters" / "adapter_config.json").read_text())
-    assert (said["r"], said["base_model_name_or_path"]) == (4, base)
+    adapter_config = json.loads((toys / "adapters" / "adapter_config.json").read_text())
+    assert (adapter_config["r"], adapter_config["base_model_name_or_path"]) == (4, base)
     assert "PeftModel" in (toys / "adapters" / "README.md").read_text()
-    for place in ("adapters", "merged"):
-        again = run.open_model(str(toys / place))
+    for folder in ("adapters", "merged"):
+        exported_model = run.open_model(str(toys / folder))
         for name, weight in opened.weights.items():
-            np.testing.assert_array_equal(again.weights[name], weight)
-        assert again.tokenizer is not None
+            np.testing.assert_array_equal(exported_model.weights[name], weight)
+        assert exported_model.tokenizer is not None
         assert opened.tokenizer is not None
-        assert again.tokenizer.sha256 == opened.tokenizer.sha256
+        assert exported_model.tokenizer.sha256 == opened.tokenizer.sha256
 
 
 @pytest.mark.slow
@@ -248,27 +248,27 @@ def test_peft_loads_what_is_exported(done: trainer.Result, base: str, toys: Path
 
 
 def test_a_base_that_changed_is_noticed(done: trainer.Result, base: str, tmp_path: Path) -> None:
-    place, copied = tmp_path / "other", str(tmp_path / "run")
+    base_folder, copied = tmp_path / "other", str(tmp_path / "run")
     shutil.copytree(done.run, copied)
     config, weights = load_weights(base)
     changed = np.array(weights["encoder.wo"])
     changed[0, 0, 0] += 1e-6
     weights["encoder.wo"] = changed
-    place.mkdir()
-    write_model(place, config, weights)
+    base_folder.mkdir()
+    write_model(base_folder, config, weights)
     for marker in Path(copied).glob("checkpoints/*/checkpoint.json"):
         state = json.loads(marker.read_text())
-        state["config"]["model"] = str(place)
+        state["config"]["model"] = str(base_folder)
         marker.write_text(json.dumps(state))
     with pytest.raises(OutputError, match="other weights than those"):
         run.open_model(copied)
-    path, kept = checkpoints.best(copied)
-    settings = configs.build(kept.config)
-    same = {"config": settings, "data": kept.data, "tokenizer": kept.tokenizer}
-    checkpoints.check(path, kept, **same, base=kept.base)
+    path, checkpoint_state = checkpoints.best(copied)
+    settings = configs.build(checkpoint_state.config)
+    arguments = {"config": settings, "data": checkpoint_state.data, "tokenizer": checkpoint_state.tokenizer}
+    checkpoints.check(path, checkpoint_state, **arguments, base=checkpoint_state.base)
     with pytest.raises(UsageError, match="adapters of other weights"):
-        checkpoints.check(path, kept, **same, base=adapters.digest(weights))
-    place.rename(tmp_path / "moved")
+        checkpoints.check(path, checkpoint_state, **arguments, base=adapters.digest(weights))
+    base_folder.rename(tmp_path / "moved")
     with pytest.raises(UsageError, match="holds adapters of the model"):
         run.open_model(copied)
 

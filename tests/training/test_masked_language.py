@@ -28,21 +28,21 @@ from tests import adamw_steps
 def lines(folder: Path, *, count: int = 400) -> Path:
     """Sentences whose words follow from each other, so that a hidden one can be told from its neighbours."""
     words = ["a gorgeous movie", "the film is bleak", "an affecting journey", "it 's a charming performance"]
-    drawn = np.random.default_rng(0).integers(len(words), size=(count, 3))
+    indices = np.random.default_rng(0).integers(len(words), size=(count, 3))
     path = folder / "lines.txt"
-    path.write_text("\n".join(" . ".join(words[at] for at in row) for row in drawn))
+    path.write_text("\n".join(" . ".join(words[index] for index in row) for row in indices))
     return path
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("masked")
-    place = folder / "data"
+    data_path = folder / "data"
     words = encoders.bert(folder / "words")
     preparing.prepared(
-        lines(folder), place, task="masked_language", tokenizer=str(words), input_length=32, shards=1,
+        lines(folder), data_path, task="masked_language", tokenizer=str(words), input_length=32, shards=1,
     )  # fmt: skip
-    return str(place)
+    return str(data_path)
 
 
 def test_a_dataset_has_its_targets_where_tokens_are_hidden(data: str) -> None:
@@ -60,8 +60,8 @@ def test_a_dataset_has_its_targets_where_tokens_are_hidden(data: str) -> None:
 def test_what_hides_tokens_and_what_fills_them_belong_together(data: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is for encoders, and sample: is a T5's tokenizer"):
         preparing.prepared(lines(tmp_path), tmp_path / "t5", task="masked_language", tokenizer="sample:")
-    place = tmp_path / "t5"
-    place.mkdir()
+    model_folder = tmp_path / "t5"
+    model_folder.mkdir()
     shape = {
         "model_type": "t5",
         "vocab_size": 256,
@@ -71,18 +71,20 @@ def test_what_hides_tokens_and_what_fills_them_belong_together(data: str, tmp_pa
         "num_layers": 1,
         "num_heads": 2,
     }
-    (place / "config.json").write_text(json.dumps(shape))
+    (model_folder / "config.json").write_text(json.dumps(shape))
     with pytest.raises(UsageError, match="is a T5, and the data has hidden tokens for an encoder"):
-        t5prep.train(data=data, out=str(tmp_path / "run"), model=str(place), settings={"steps": 1, "weights": "random"})
+        t5prep.train(
+            data=data, out=str(tmp_path / "run"), model=str(model_folder), settings={"steps": 1, "weights": "random"}
+        )
 
 
 def test_a_pretrained_model_begins_a_classifier(tmp_path: Path) -> None:
     shape = EncoderConfig(vocab_size=64, d_model=8, d_ff=8, num_layers=1, num_heads=2, classes=(), masked=True)
     weights = random_weights(shape)
-    config, kept = for_classes(shape, dict(weights), ["up", "down", "flat"], seed=0)
+    config, classifier_weights = for_classes(shape, dict(weights), ["up", "down", "flat"], seed=0)
     assert (config.masked, config.classes) == (False, ("up", "down", "flat"))
-    assert kept.keys() == weight_layouts(config).keys()
-    np.testing.assert_array_equal(kept["embeddings.word"], weights["embeddings.word"])
+    assert classifier_weights.keys() == weight_layouts(config).keys()
+    np.testing.assert_array_equal(classifier_weights["embeddings.word"], weights["embeddings.word"])
 
 
 @pytest.mark.extra("torch")
@@ -92,35 +94,42 @@ def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_expo
     published, exported = tmp_path / "published", tmp_path / "exported"
     beside.pytorch("torch_masked.py", published)
     for name in NAMES:
-        kept = np.load(published / name / "reference.npz")
+        reference_arrays = np.load(published / name / "reference.npz")
         config, weights = load_weights(published / name, masked=True)
-        given = {"input_ids": kept["ids"], "attention_mask": kept["mask"], "labels": kept["labels"]}
-        batch = {key: tf.constant(value, tf.int32) for key, value in given.items()}
-        real = kept["mask"] > 0  # padding has positions of its own in PyTorch's RoBERTa, and no targets
-        wanted, logits = kept["logits"][real], forward(weights, config, batch).numpy()[real]
-        np.testing.assert_allclose(logits, wanted, atol=1e-5 * np.abs(wanted).max(), err_msg=name)
+        inputs = {
+            "input_ids": reference_arrays["ids"],
+            "attention_mask": reference_arrays["mask"],
+            "labels": reference_arrays["labels"],
+        }
+        batch = {key: tf.constant(value, tf.int32) for key, value in inputs.items()}
+        real = reference_arrays["mask"] > 0  # padding has positions of its own in PyTorch's RoBERTa, and no targets
+        expected, logits = reference_arrays["logits"][real], forward(weights, config, batch).numpy()[real]
+        np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
         steps = adamw_steps.STEPS if name == NAMES[0] else 1
         losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
-        np.testing.assert_allclose(losses, kept["losses"][:steps], rtol=1e-4, err_msg=name)
+        np.testing.assert_allclose(losses, reference_arrays["losses"][:steps], rtol=1e-4, err_msg=name)
         save_weights(tmp_path, config, gradients)
         with safe_open(tmp_path / "model.safetensors", "np") as file:
             for tensor in file.keys():  # noqa: SIM118 - it is no dict
-                wanted = kept[f"gradient/{tensor}"]
-                atol = 1e-4 * max(1.0, np.abs(wanted).max())
-                np.testing.assert_allclose(file.get_tensor(tensor), wanted, atol=atol, err_msg=f"{name} {tensor}")
-        place = exported / name
-        place.mkdir(parents=True)
-        save_weights(place, config, weights)
-        (place / "config.json").write_text(json.dumps(config.to_json()))
+                expected = reference_arrays[f"gradient/{tensor}"]
+                atol = 1e-4 * max(1.0, np.abs(expected).max())
+                np.testing.assert_allclose(file.get_tensor(tensor), expected, atol=atol, err_msg=f"{name} {tensor}")
+        export_folder = exported / name
+        export_folder.mkdir(parents=True)
+        save_weights(export_folder, config, weights)
+        (export_folder / "config.json").write_text(json.dumps(config.to_json()))
     beside.pytorch("torch_masked.py", published, exported)
     for name in NAMES:
-        said = json.loads((exported / name / "said.json").read_text())
+        report = json.loads((exported / name / "said.json").read_text())
         kind = CLASS_NAMES[json.loads((exported / name / "config.json").read_text())["model_type"]]
-        assert said == {"class": f"{kind}ForMaskedLM", "missing_keys": [], "unexpected_keys": []}
-        kept = np.load(published / name / "reference.npz")
-        real = kept["mask"] > 0
-        wanted, found = kept["logits"][real], np.load(exported / name / "said.npz")["logits"][real]
-        np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max(), err_msg=name)
+        assert report == {"class": f"{kind}ForMaskedLM", "missing_keys": [], "unexpected_keys": []}
+        reference_arrays = np.load(published / name / "reference.npz")
+        real = reference_arrays["mask"] > 0
+        expected, exported_logits = (
+            reference_arrays["logits"][real],
+            np.load(exported / name / "said.npz")["logits"][real],
+        )
+        np.testing.assert_allclose(exported_logits, expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
 
 
 LEARNS = {
@@ -145,19 +154,19 @@ def test_a_t5_learns_from_hidden_spans_more_than_how_often_tokens_occur(tmp_path
     """From UL2's mixture, one part of which are the spans of `span_corruption`."""
     data = str(tmp_path / "data")
     preparing.prepared(lines(tmp_path), Path(data), task="ul2", tokenizer="sample:", input_length=64, shards=1)
-    made = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings={**LEARNS, "steps": 100})
-    assert made.evaluation is not None
-    assert made.evaluation.metrics["loss"] < 0.5 * loss_of_frequencies(data)
+    result = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings={**LEARNS, "steps": 100})
+    assert result.evaluation is not None
+    assert result.evaluation.metrics["loss"] < 0.5 * loss_of_frequencies(data)
 
 
 @pytest.mark.slow
 def test_a_model_learns_more_than_how_often_tokens_occur(data: str, tmp_path: Path) -> None:
     """The whole way of the pre-training of an encoder, to its export's score."""
-    made = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings=LEARNS)
-    assert made.evaluation is not None
-    assert made.evaluation.metrics["loss"] < 0.95 * loss_of_frequencies(data)
-    given = [part for name, value in LEARNS.items() for part in ("--set", f"{name}={value}")]
-    arguments = ["train", "--data", data, "--out", str(tmp_path / "run"), "--model", "tiny", *given]
+    result = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings=LEARNS)
+    assert result.evaluation is not None
+    assert result.evaluation.metrics["loss"] < 0.95 * loss_of_frequencies(data)
+    settings = [part for name, value in LEARNS.items() for part in ("--set", f"{name}={value}")]
+    arguments = ["train", "--data", data, "--out", str(tmp_path / "run"), "--model", "tiny", *settings]
     said = CliRunner().invoke(cli.main, arguments, catch_exceptions=False).output  # it has ended, and says so again
     assert f"next: t5prep export --model {tmp_path / 'run'}" in said
     from t5prep.training.publish.export import export_hf
@@ -166,10 +175,10 @@ def test_a_model_learns_more_than_how_often_tokens_occur(data: str, tmp_path: Pa
     said = json.loads((tmp_path / "exported" / "config.json").read_text())
     assert said["architectures"] == ["BertForMaskedLM"]
     assert "fill-mask" in (tmp_path / "exported" / "README.md").read_text()
-    again = run.open_model(str(tmp_path / "exported"))
-    assert isinstance(again.config, EncoderConfig)
-    assert again.config.masked
+    exported_model = run.open_model(str(tmp_path / "exported"))
+    assert isinstance(exported_model.config, EncoderConfig)
+    assert exported_model.config.masked
     scores = t5prep.evaluate(str(tmp_path / "exported"), data=data)
-    np.testing.assert_allclose(scores.metrics["loss"], made.evaluation.metrics["loss"], rtol=1e-4)
+    np.testing.assert_allclose(scores.metrics["loss"], result.evaluation.metrics["loss"], rtol=1e-4)
     with pytest.raises(UsageError, match="fills masks, and has no answers"):
         t5prep.predict(str(tmp_path / "run"), ["a text"], as_text=True)

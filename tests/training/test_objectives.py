@@ -20,31 +20,36 @@ PROGRAM = "torch_targets.py"
 
 
 def reference(model, target):
-    kept = np.load(model / "reference.npz")
-    labels = bits_of(kept["labels"]) if target == "number" else kept["labels"]
-    batch = {"input_ids": kept["ids"], "attention_mask": kept["texts"], "labels": labels}
-    return kept, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+    reference_arrays = np.load(model / "reference.npz")
+    labels = bits_of(reference_arrays["labels"]) if target == "number" else reference_arrays["labels"]
+    batch = {"input_ids": reference_arrays["ids"], "attention_mask": reference_arrays["texts"], "labels": labels}
+    return reference_arrays, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_logits_gradients_and_training_steps_are_those_of_transformers(published, name, tmp_path):
     _, target = JOBS[name]
-    kept, batch = reference(published / name, target)
+    reference_arrays, batch = reference(published / name, target)
     config, weights = load_weights(published / name)
     assert (config.target, len(config.classes)) == (target, 1 if target == "number" else 3)
     logits = forward(weights, config, batch).numpy()
-    there = kept["texts"] > 0  # what stands at padding is nobody's
-    own, theirs = (logits[there], kept["logits"][there]) if target == "tags" else (logits[:, 0], kept["logits"])
-    np.testing.assert_allclose(own, theirs, atol=1e-5)
+    is_token = reference_arrays["texts"] > 0  # what stands at padding is nobody's
+    our_logits, theirs = (
+        (logits[is_token], reference_arrays["logits"][is_token])
+        if target == "tags"
+        else (logits[:, 0], reference_arrays["logits"])
+    )
+    np.testing.assert_allclose(our_logits, theirs, atol=1e-5)
     steps = adamw_steps.STEPS if name.startswith("bert-") else 1
     losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
-    np.testing.assert_allclose(losses, kept["losses"][:steps], rtol=1e-4)
+    np.testing.assert_allclose(losses, reference_arrays["losses"][:steps], rtol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
-        assert {f"gradient/{tensor}" for tensor in file.keys()} == {one for one in kept if one.startswith("gradient")}  # noqa: SIM118
+        names = {f"gradient/{tensor}" for tensor in file.keys()}  # noqa: SIM118 - it is no dict
+        assert names == {key for key in reference_arrays if key.startswith("gradient")}
         for tensor in file.keys():  # noqa: SIM118 - it is no dict
-            wanted = kept[f"gradient/{tensor}"]
-            np.testing.assert_allclose(file.get_tensor(tensor), wanted, atol=2e-5 * max(1.0, np.abs(wanted).max()))
+            expected = reference_arrays[f"gradient/{tensor}"]
+            np.testing.assert_allclose(file.get_tensor(tensor), expected, atol=2e-5 * max(1.0, np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -52,11 +57,11 @@ def test_what_is_exported_is_the_file_and_the_class_of_transformers(published, n
     _, target = JOBS[name]
     config, weights = load_weights(published / name)
     save_weights(tmp_path, config, weights)
-    (own, theirs) = (safe_open(folder / "model.safetensors", "np") for folder in (tmp_path, published / name))
+    (saved_file, theirs) = (safe_open(folder / "model.safetensors", "np") for folder in (tmp_path, published / name))
     aliases = {"transformer.encoder.embed_tokens.weight"}
-    assert {*own.keys()} == {*theirs.keys()} - aliases
-    for tensor in own.keys():  # noqa: SIM118 - it is no dict
-        np.testing.assert_array_equal(own.get_tensor(tensor), theirs.get_tensor(tensor))
+    assert {*saved_file.keys()} == {*theirs.keys()} - aliases
+    for tensor in saved_file.keys():  # noqa: SIM118 - it is no dict
+        np.testing.assert_array_equal(saved_file.get_tensor(tensor), theirs.get_tensor(tensor))
     written, read = config.to_json(), json.loads((published / name / "config.json").read_text())
     assert written["architectures"] == read["architectures"]
     assert written.get("problem_type") == TARGETS[target]
@@ -65,13 +70,13 @@ def test_what_is_exported_is_the_file_and_the_class_of_transformers(published, n
 def test_a_model_of_one_target_begins_anew_with_another_head(published):
     config, weights = load_weights(published / "roberta-tags")
     assert "head.dense" not in weights
-    changed, kept = for_classes(config, weights, ["a", "b", "c"], seed=1, target="labels")
+    changed, new_weights = for_classes(config, weights, ["a", "b", "c"], seed=1, target="labels")
     assert changed.target == "labels"
-    assert {"head.dense", "head.dense_bias"} <= kept.keys()
-    assert kept["layers.0.query"] is weights["layers.0.query"]
-    again, same = for_classes(config, weights, ["a", "b", "c"], seed=1, target="tags")
-    assert again.classes == ("a", "b", "c")
-    assert all(same[name] is weights[name] for name in weights)
+    assert {"head.dense", "head.dense_bias"} <= new_weights.keys()
+    assert new_weights["layers.0.query"] is weights["layers.0.query"]
+    renamed_config, renamed_weights = for_classes(config, weights, ["a", "b", "c"], seed=1, target="tags")
+    assert renamed_config.classes == ("a", "b", "c")
+    assert all(renamed_weights[name] is weights[name] for name in weights)
 
 
 def test_a_published_model_of_one_logit_is_of_a_number(published, tmp_path):

@@ -186,13 +186,15 @@ def test_a_published_config_is_read_and_written_again(name, tmp_path):
     ],
 )
 def test_a_published_models_parameters_are_those_of_its_shape(name, parameters):
-    assert sum(math.prod(own.shape) for own in weight_layouts(shape_of(name)).values()) == parameters
+    assert sum(math.prod(layout.shape) for layout in weight_layouts(shape_of(name)).values()) == parameters
 
 
 def test_modernbert_has_the_bytes_of_its_file():
     """answerdotai/ModernBERT-base, revision 8949b90: 598,635,032 bytes of float32 and a header."""
-    whole = sum(math.prod(own.shape) for own in weight_layouts(filling_masks(MODELS["modernbert-base"])).values())
-    assert 0 < 598_635_032 - 4 * whole < 20_000
+    parameter_count = sum(
+        math.prod(layout.shape) for layout in weight_layouts(filling_masks(MODELS["modernbert-base"])).values()
+    )
+    assert 0 < 598_635_032 - 4 * parameter_count < 20_000
 
 
 def test_codet5_plus_2b_is_a_sentence():

@@ -56,16 +56,16 @@ def test_a_table_of_raw_rows_is_answered(table: str, tmp_path: Path, monkeypatch
     )  # fmt: skip
     monkeypatch.chdir(tmp_path)
     arguments = COMMANDS[table]
-    toy_runs.begun(tmp_path / arguments[arguments.index("--model") + 1], manifest)
-    asked = {"input": "A line <extra_id_0> that says"} if task == "span_corruption" else row
-    asked = {name: value for name, value in asked.items() if name not in target}
-    preparing.write_csv(tmp_path / table, [asked, empty, asked])
+    toy_runs.create_run(tmp_path / arguments[arguments.index("--model") + 1], manifest)
+    input_row = {"input": "A line <extra_id_0> that says"} if task == "span_corruption" else row
+    input_row = {name: value for name, value in input_row.items() if name not in target}
+    preparing.write_csv(tmp_path / table, [input_row, empty, input_row])
     result = CliRunner().invoke(cli.main, [*arguments, "--max-length", "4", "--batch", "2"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     with (tmp_path / arguments[-1]).open(newline="", encoding="utf-8") as file:
         answers = list(csv.DictReader(file))
     assert len(answers) == 3
     for number, answer in enumerate(answers):
-        assert {name: answer[name] for name in asked} == (empty if number == 1 else asked)
+        assert {name: answer[name] for name in input_row} == (empty if number == 1 else input_row)
         assert bool(answer["reason"]) == (number == 1)
     assert answers[0]["prediction"] == answers[2]["prediction"]

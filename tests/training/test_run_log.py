@@ -18,8 +18,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def log_in(place: Path, *, step: int = 0, tensorboard: bool = False, evaluated: str = "") -> RunLog:
-    return RunLog(str(place), step=step, steps=1000, tokens_per_step=50.0, tensorboard=tensorboard, evaluated=evaluated)
+def log_in(folder: Path, *, step: int = 0, tensorboard: bool = False, evaluated: str = "") -> RunLog:
+    return RunLog(
+        str(folder), step=step, steps=1000, tokens_per_step=50.0, tensorboard=tensorboard, evaluated=evaluated
+    )
 
 
 def test_speed_is_that_of_training_alone(
@@ -35,8 +37,8 @@ def test_speed_is_that_of_training_alone(
     assert not capsys.readouterr().err
     clock[0] += 6
     log.line(110, loss=1.5, learning_rate=0.1, waited=2.0)
-    said = "step 110/1,000  loss 1.5000  lr 1.00e-01  500 tokens/s  input-bound (30% waiting for input)  89 s left"
-    assert said in capsys.readouterr().err
+    log_line = "step 110/1,000  loss 1.5000  lr 1.00e-01  500 tokens/s  input-bound (30% waiting for input)  89 s left"
+    assert log_line in capsys.readouterr().err
     clock[0] += 1
     log.line(1000, loss=1.0, learning_rate=0.1, waited=0.0)  # the last step is said, however soon it comes
     assert "compute-bound (0% waiting for input)  0 s left" in capsys.readouterr().err

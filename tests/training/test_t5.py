@@ -39,11 +39,11 @@ def loss_and_gradients(weights, config, batch):
 
 def by_tensor(config, values):
     """Our stacked values under their Hugging Face names, in PyTorch's orientation."""
-    named = {}
+    tensors = {}
     for name, layout in weight_layouts(config).items():
         flat = np.reshape(values[name], (-1, *layout.shape[layout.stacked_axes :]))
-        named |= {t: v.T if layout.transposed else v for t, v in zip(layout.tensors, flat, strict=True)}
-    return named
+        tensors |= {t: v.T if layout.transposed else v for t, v in zip(layout.tensors, flat, strict=True)}
+    return tensors
 
 
 def drawn_weights(config):
@@ -51,8 +51,8 @@ def drawn_weights(config):
     weights = {}
     for name, layout in weight_layouts(config).items():
         shape = layout.shape[layout.stacked_axes :]
-        drawn = [draw(t, shape[::-1]).T if layout.transposed else draw(t, shape) for t in layout.tensors]
-        weights[name] = tf.constant(np.reshape(drawn, layout.shape))
+        tensors = [draw(t, shape[::-1]).T if layout.transposed else draw(t, shape) for t in layout.tensors]
+        weights[name] = tf.constant(np.reshape(tensors, layout.shape))
     return weights
 
 
@@ -102,17 +102,17 @@ def test_packed_rows_have_the_loss_and_gradients_of_their_examples(small_weights
         for segment in (1, 2):
             example = 2 * row + segment - 1
             length, targets = lengths[example]
-            here, there = slice(begin, begin + length), slice(target_begin, target_begin + targets)
+            input_slice, target_slice = slice(begin, begin + length), slice(target_begin, target_begin + targets)
             alone["input_ids"][example, :length] = rng.integers(2, 96, length)
             alone["attention_mask"][example, :length] = 1
             alone["labels"][example, :targets] = rng.integers(2, 96, targets)
-            packed["input_ids"][row, here] = alone["input_ids"][example, :length]
-            packed["labels"][row, there] = alone["labels"][example, :targets]
-            packed["input_segment_ids"][row, here] = packed["label_segment_ids"][row, there] = segment
-            packed["attention_mask"][row, here] = 1
-            packed["input_positions"][row, here] = np.arange(length)
-            packed["label_positions"][row, there] = np.arange(targets)
-            begin, target_begin = here.stop, there.stop
+            packed["input_ids"][row, input_slice] = alone["input_ids"][example, :length]
+            packed["labels"][row, target_slice] = alone["labels"][example, :targets]
+            packed["input_segment_ids"][row, input_slice] = packed["label_segment_ids"][row, target_slice] = segment
+            packed["attention_mask"][row, input_slice] = 1
+            packed["input_positions"][row, input_slice] = np.arange(length)
+            packed["label_positions"][row, target_slice] = np.arange(targets)
+            begin, target_begin = input_slice.stop, target_slice.stop
     results = [
         loss_and_gradients(small_weights, SMALL, {n: tf.constant(v) for n, v in batch.items()})
         for batch in (alone, packed)
@@ -125,14 +125,14 @@ def test_packed_rows_have_the_loss_and_gradients_of_their_examples(small_weights
 
 
 def test_a_step_that_computes_the_first_layers_is_that_of_a_model_of_these_layers(small_weights):
-    few = dataclasses.replace(SMALL, num_layers=1, num_decoder_layers=1)
-    shapes = {name: own.shape for name, own in weight_layouts(few).items()}
+    one_layer_config = dataclasses.replace(SMALL, num_layers=1, num_decoder_layers=1)
+    shapes = {name: layout.shape for name, layout in weight_layouts(one_layer_config).items()}
     first = {name: value[: shapes[name][0]] for name, value in small_weights.items()}
     batch = draw_batch(SMALL.vocab_size)
-    wanted, _, gradients = loss_and_gradients(first, few, batch)
+    expected_logits, _, gradients = loss_and_gradients(first, one_layer_config, batch)
     first_of_two = dataclasses.replace(SMALL, computed_layers=1, computed_decoder_layers=1)
-    found, _, of_all = loss_and_gradients(small_weights, first_of_two, batch)
-    np.testing.assert_array_equal(found, wanted)
+    logits, _, of_all = loss_and_gradients(small_weights, first_of_two, batch)
+    np.testing.assert_array_equal(logits, expected_logits)
     for name, gradient in gradients.items():
         np.testing.assert_array_equal(of_all[name][: shapes[name][0]], gradient, err_msg=name)
     assert not {"computed_layers", "computed_decoder_layers"} & first_of_two.to_json().keys()
@@ -146,8 +146,8 @@ def test_relative_bias_looks_up_the_bucket_of_each_distance(bidirectional):
     options = {"bidirectional": bidirectional, "max_distance": 128}
     bias = relative_bias(tf.constant(table), queries=200, keys=300, **options)
     np.testing.assert_array_equal(bias, table[buckets].transpose(2, 0, 1))
-    one = relative_bias(tf.constant(table), queries=1, keys=300, first_query=tf.constant(150), **options)
-    np.testing.assert_array_equal(one[:, 0], bias[:, 150])
+    one_query_bias = relative_bias(tf.constant(table), queries=1, keys=300, first_query=tf.constant(150), **options)
+    np.testing.assert_array_equal(one_query_bias[:, 0], bias[:, 150])
 
 
 def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
@@ -155,13 +155,13 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
     labels = tf.constant(rng.integers(2, 96, (2, 5)), tf.int32)
     mask = tf.constant([[1] * 9, [1] * 5 + [0] * 4], tf.int32)
     batch = {"input_ids": tf.constant(rng.integers(2, 96, (2, 9)), tf.int32), "attention_mask": mask, "labels": labels}
-    whole = forward(small_weights, SMALL, batch)
+    expected_logits = forward(small_weights, SMALL, batch)
     fed = shift_right(labels, SMALL)
     decoder = Decoder(small_weights, SMALL, batch["input_ids"], mask, max_length=5, beams=1, dtype=tf.float32)
     step, cache = tf.function(decoder, jit_compile=True, autograph=False), decoder.cache
     for position in range(5):
         logits, cache = step(fed[:, position, None], cache, tf.constant(position))
-        np.testing.assert_allclose(logits, tf.transpose(whole[:, position]), atol=1e-5)
+        np.testing.assert_allclose(logits, tf.transpose(expected_logits[:, position]), atol=1e-5)
 
 
 def test_a_reordered_cache_goes_on_as_the_other_beam(small_weights):
@@ -170,9 +170,9 @@ def test_a_reordered_cache_goes_on_as_the_other_beam(small_weights):
     _, cache = step(tf.constant([[0, 9]]), step.cache, 0)
     swapped = reorder_cache(cache, tf.constant([1, 0]))
     plain, _ = step(tf.constant([[4, 4]]), cache, 1)
-    other, _ = step(tf.constant([[4, 4]]), swapped, 1)
-    np.testing.assert_allclose(plain[:, 0], other[:, 1], atol=1e-6)
-    assert np.abs(plain[:, 0] - other[:, 0]).max() > 1e-3
+    reordered_logits, _ = step(tf.constant([[4, 4]]), swapped, 1)
+    np.testing.assert_allclose(plain[:, 0], reordered_logits[:, 1], atol=1e-6)
+    assert np.abs(plain[:, 0] - reordered_logits[:, 0]).max() > 1e-3
 
 
 def test_labels_shift_right_within_their_segment():
@@ -190,11 +190,11 @@ def test_dropout_drops_its_rate_alike_along_the_row_and_scales_the_rest():
     assert (dropped == 0).mean() == pytest.approx(0.25, abs=0.03)
     assert (dropped == dropped[:, :1]).all()
     np.testing.assert_array_equal(dropped, dropout(tf.ones([50, 6, 100]), site=7))
-    for other in (
+    for other_tensor in (
         dropout(tf.ones([50, 6, 100]), site=8),
         Dropout(0.25, tf.constant([3, 5]))(tf.ones([50, 6, 100]), site=7),
     ):
-        assert 0.25 < (dropped == other.numpy()).mean() < 0.75
+        assert 0.25 < (dropped == other_tensor.numpy()).mean() < 0.75
     assert (Dropout(0.25, None)(tf.ones([2, 3, 4]), site=0).numpy() == 1).all()
 
 

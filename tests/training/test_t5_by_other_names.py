@@ -74,33 +74,33 @@ def read(entries) -> ModelConfig:
 
 
 def test_madlad_is_a_t5_1_1_with_ids_of_its_own():
-    made = read(MADLAD)
-    assert (made.gated, made.tie_word_embeddings, made.scale_decoder_outputs) == (True, False, False)
-    assert (made.pad_token_id, made.eos_token_id, made.decoder_start_token_id) == (1, 2, 0)
-    assert read(made.to_json()) == made
+    config = read(MADLAD)
+    assert (config.gated, config.tie_word_embeddings, config.scale_decoder_outputs) == (True, False, False)
+    assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (1, 2, 0)
+    assert read(config.to_json()) == config
 
 
 def test_pile_t5_is_a_umt5_whose_end_is_llamas():
-    made = read(PILE_T5)
-    assert (made.bias_in_every_layer, made.gated, made.tie_word_embeddings, made.vocab_size) == (
+    config = read(PILE_T5)
+    assert (config.bias_in_every_layer, config.gated, config.tie_word_embeddings, config.vocab_size) == (
         True,
         True,
         False,
         32128,
     )
-    assert (made.pad_token_id, made.eos_token_id, made.decoder_start_token_id) == (0, 2, 0)
+    assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (0, 2, 0)
     assert (
-        made.to_json().items()
+        config.to_json().items()
         >= {name: PILE_T5[name] for name in ("d_ff", "d_kv", "num_heads", "eos_token_id")}.items()
     )
-    assert read(made.to_json()) == made
+    assert read(config.to_json()) == config
 
 
 @pytest.mark.parametrize(("kind", "tied"), [("t5", True), ("mt5", False), ("umt5", False)])
 def test_a_config_that_leaves_out_whether_it_is_tied(kind, tied):
     """As a T5 1.0 (CodeT5), an mT5 (Aya-101) and a umT5 (Pile-T5)."""
-    made = read({"model_type": kind, "vocab_size": 32128, **SMALL})
-    assert (made.tie_word_embeddings, made.bias_in_every_layer) == (tied, kind == "umt5")
+    config = read({"model_type": kind, "vocab_size": 32128, **SMALL})
+    assert (config.tie_word_embeddings, config.bias_in_every_layer) == (tied, kind == "umt5")
 
 
 @pytest.fixture
@@ -118,37 +118,44 @@ def madlad(tmp_path):
     none = bytes([0xC8, 0x02]) + b"\xff" * 9 + b"\x01"
     assert content.count(none) == 1
     content = content.replace(none, bytes([0xC8, 0x02, 0x81]) + b"\x80" * 8 + b"\x00")  # 1, as long as -1
-    place = tmp_path / "madlad"
-    place.mkdir()
-    (place / "spiece.model").write_bytes(content)
+    folder = tmp_path / "madlad"
+    folder.mkdir()
+    (folder / "spiece.model").write_bytes(content)
     config = dataclasses.replace(read(MADLAD | SMALL), vocab_size=len(pieces))
-    (place / "config.json").write_text(json.dumps(config.to_json()))
-    save_weights(place, config, random_weights(config))
-    return place
+    (folder / "config.json").write_text(json.dumps(config.to_json()))
+    save_weights(folder, config, random_weights(config))
+    return folder
 
 
 def test_madlad_pads_with_what_begins_a_text(madlad):
-    own = loading.load(str(madlad))
-    assert type(own) is Tokenizer
-    assert (own.unk_id, own.pad_id, own.eos_id, own.vocab_size) == (0, 1, 2, 8)
-    assert own.decode([1, *own.encode("a b"), 2, 1]) == "a b </s>"
+    tokenizer = loading.load(str(madlad))
+    assert type(tokenizer) is Tokenizer
+    assert (tokenizer.unk_id, tokenizer.pad_id, tokenizer.eos_id, tokenizer.vocab_size) == (0, 1, 2, 8)
+    assert tokenizer.decode([1, *tokenizer.encode("a b"), 2, 1]) == "a b </s>"
 
 
 def test_data_without_sentinels_trains_a_model_that_has_none(madlad):
-    own, config = loading.load(str(madlad)), configs.build({"model": str(madlad)})
-    shape, weights, found = run.start_from(config, ids=own.size, needed=own.vocab_size)
-    assert (shape.vocab_size, weights["shared"].shape[0], found.sha256) == (8, 8, own.sha256)
+    tokenizer, config = loading.load(str(madlad)), configs.build({"model": str(madlad)})
+    shape, weights, model_tokenizer = run.start_from(config, ids=tokenizer.size, needed=tokenizer.vocab_size)
+    assert (shape.vocab_size, weights["shared"].shape[0], model_tokenizer.sha256) == (8, 8, tokenizer.sha256)
     with pytest.raises(
         UsageError, match="8 embeddings and none for sentinels, which the data has: prepare it with --marker none"
     ):
-        run.start_from(config, ids=own.size, needed=own.size)
+        run.start_from(config, ids=tokenizer.size, needed=tokenizer.size)
 
 
 def test_codet5s_ids_are_those_of_its_tokenizer(tmp_path):
     """salesforce/CodeT5 (71ccd12, CodeT5/tokenizer/salesforce/codet5-vocab.json) has these five first."""
-    own = loading.load(str(encoders.codet5(tmp_path / "codet5")))
-    made = read(
-        {"model_type": "t5", "vocab_size": own.size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **SMALL}
+    tokenizer = loading.load(str(encoders.codet5(tmp_path / "codet5")))
+    config = read(
+        {
+            "model_type": "t5",
+            "vocab_size": tokenizer.size,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+            **SMALL,
+        }
     )
-    assert (made.pad_token_id, made.eos_token_id) == (own.pad_id, own.eos_id)
-    assert made.vocab_size == own.size == own.sentinel(0) + 1
+    assert (config.pad_token_id, config.eos_token_id) == (tokenizer.pad_id, tokenizer.eos_id)
+    assert config.vocab_size == tokenizer.size == tokenizer.sentinel(0) + 1

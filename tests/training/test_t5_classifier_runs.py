@@ -48,8 +48,8 @@ def test_it_learns_and_counts_every_class(run: Path) -> None:
 def test_it_answers_with_the_names_of_classes(run: Path) -> None:
     answers = list(t5prep.predict(str(run / "run"), [GOOD, BAD], answers=2, beams=2))
     assert [answer.prediction for answer in answers] == ["positive", "negative"]
-    ((other, score),) = answers[0].others
-    assert other == "negative"
+    ((other_class, score),) = answers[0].others
+    assert other_class == "negative"
     assert np.exp(answers[0].score) + np.exp(score) == pytest.approx(1.0, abs=1e-5)
 
 
@@ -76,11 +76,11 @@ print(json.dumps({
 def test_transformers_loads_what_is_exported_and_so_do_we(run: Path) -> None:
     texts = [GOOD, BAD]
     command = [sys.executable, "-c", LOADED, str(run / "exported"), json.dumps(texts)]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    output = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     answers = list(t5prep.predict(str(run / "exported"), texts))
-    assert said["names"] == [answer.prediction for answer in answers] == ["positive", "negative"]
-    assert said["scores"] == pytest.approx([answer.score for answer in answers], abs=1e-4)
-    assert said["keys"] == [[], []]
+    assert output["names"] == [answer.prediction for answer in answers] == ["positive", "negative"]
+    assert output["scores"] == pytest.approx([answer.score for answer in answers], abs=1e-4)
+    assert output["keys"] == [[], []]
     assert t5prep.evaluate(str(run / "exported"), data=str(run / "data")).metrics["accuracy"] == 1.0
     card = (run / "exported" / "README.md").read_text()
     assert "text-classification" in card
@@ -88,18 +88,18 @@ def test_transformers_loads_what_is_exported_and_so_do_we(run: Path) -> None:
 
 
 def test_what_is_exported_trains_on(run: Path) -> None:
-    again = {**SETTINGS, "steps": 1, "eval_every": 1}
+    settings = {**SETTINGS, "steps": 1, "eval_every": 1}
     out = str(run / "again")
-    t5prep.train(data=str(run / "data"), model=str(run / "exported"), out=out, settings=again)
+    t5prep.train(data=str(run / "data"), model=str(run / "exported"), out=out, settings=settings)
     assert t5prep.evaluate(out).metrics["accuracy"] == 1.0
 
 
 def test_adapters_and_a_head_are_trained_beside_the_encoder(run: Path, tmp_path: Path) -> None:
     settings = {**SETTINGS, "steps": 2, "eval_every": 2, "lora": 2}
-    made = t5prep.train(data=str(run / "data"), model=str(run / "t5"), out=str(tmp_path / "run"), settings=settings)
-    assert made.evaluation is not None
+    result = t5prep.train(data=str(run / "data"), model=str(run / "t5"), out=str(tmp_path / "run"), settings=settings)
+    assert result.evaluation is not None
     scores = t5prep.evaluate(str(tmp_path / "run")).metrics
-    assert scores["loss"] == pytest.approx(made.evaluation.metrics["loss"], abs=1e-5)
+    assert scores["loss"] == pytest.approx(result.evaluation.metrics["loss"], abs=1e-5)
 
 
 def test_a_report_shows_the_run(run: Path) -> None:
@@ -109,10 +109,10 @@ def test_a_report_shows_the_run(run: Path) -> None:
 
 def test_plan_asks_about_the_encoder_alone(run: Path) -> None:
     data = Dataset(str(run / "data")).split("train")
-    (asked,) = planner.questions(model="t5-base", tpus=["v5e"], batches=[8], data=data)
-    assert (asked.shape.classes, asked.target_length) == (("negative", "positive"), 1)
-    whole = training_flops(planner.shape_of("t5-base"), input_length=24, target_length=1)
-    assert training_flops(asked.shape, input_length=24, target_length=1) < whole
+    (question,) = planner.questions(model="t5-base", tpus=["v5e"], batches=[8], data=data)
+    assert (question.shape.classes, question.target_length) == (("negative", "positive"), 1)
+    full_flops = training_flops(planner.shape_of("t5-base"), input_length=24, target_length=1)
+    assert training_flops(question.shape, input_length=24, target_length=1) < full_flops
 
 
 def test_what_does_not_go_together_is_a_sentence(run: Path, tmp_path: Path) -> None:

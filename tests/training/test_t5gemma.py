@@ -30,14 +30,16 @@ def model(published, request):
 
 
 def reference(model):
-    kept = np.load(model / "reference.npz")
-    return kept, {name: tf.constant(kept[name]) for name in ("input_ids", "attention_mask", "labels")}
+    reference_arrays = np.load(model / "reference.npz")
+    return reference_arrays, {
+        name: tf.constant(reference_arrays[name]) for name in ("input_ids", "attention_mask", "labels")
+    }
 
 
-def assert_same_logits(found, kept):
+def assert_same_logits(logits, reference_arrays):
     """Of targets alone: transformers masks the padding behind them as keys, also for the padding itself."""
-    is_target = kept["labels"] >= 0
-    np.testing.assert_allclose(np.asarray(found)[is_target], kept["logits"][is_target], atol=1e-4)
+    is_target = reference_arrays["labels"] >= 0
+    np.testing.assert_allclose(np.asarray(logits)[is_target], reference_arrays["logits"][is_target], atol=1e-4)
 
 
 def small(name, **changed):
@@ -46,8 +48,8 @@ def small(name, **changed):
 
 
 def batch_of(*, rows=2, inputs=20, targets=12, seed=0):
-    drawn = np.random.default_rng(seed)
-    ids, labels = drawn.integers(3, 96, (rows, inputs)), drawn.integers(3, 96, (rows, targets))
+    rng = np.random.default_rng(seed)
+    ids, labels = rng.integers(3, 96, (rows, inputs)), rng.integers(3, 96, (rows, targets))
     batch = {"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": labels}
     return {name: tf.constant(value, tf.int32) for name, value in batch.items()}
 
@@ -55,49 +57,51 @@ def batch_of(*, rows=2, inputs=20, targets=12, seed=0):
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_logits_are_those_of_pytorch(model):
-    kept, batch = reference(model)
+    reference_arrays, batch = reference(model)
     config, weights = load_weights(model)
     for remat in (False, True):
-        assert_same_logits(forward(weights, config, batch, remat=remat), kept)
+        assert_same_logits(forward(weights, config, batch, remat=remat), reference_arrays)
 
 
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
-    kept, batch = reference(model)
+    reference_arrays, batch = reference(model)
     config, weights = load_weights(model)
     steps = adamw_steps.STEPS if model.name == "t5gemma" else 1
     losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
-    np.testing.assert_allclose(losses, kept["losses"][:steps], atol=1e-4)
+    np.testing.assert_allclose(losses, reference_arrays["losses"][:steps], atol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         names = [*file.keys()]
-        assert {f"gradient/{name}" for name in names} == {one for one in kept if one.startswith("gradient/")}
+        assert {f"gradient/{name}" for name in names} == {
+            key for key in reference_arrays if key.startswith("gradient/")
+        }
         for name in names:
-            wanted = kept[f"gradient/{name}"]
-            np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-4 * max(1.0, np.abs(wanted).max()))
+            expected = reference_arrays[f"gradient/{name}"]
+            np.testing.assert_allclose(file.get_tensor(name), expected, atol=1e-4 * max(1.0, np.abs(expected).max()))
 
 
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 def test_answers_are_those_of_pytorch(model, beams):
-    kept, batch = reference(model)
+    reference_arrays, batch = reference(model)
     config, weights = load_weights(model)
-    found = generate(weights, config, batch["input_ids"], batch["attention_mask"], max_length=LENGTH, beams=beams)
-    wanted = kept[f"beams {beams}"]
-    np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
+    answers = generate(weights, config, batch["input_ids"], batch["attention_mask"], max_length=LENGTH, beams=beams)
+    expected = reference_arrays[f"beams {beams}"]
+    np.testing.assert_array_equal(answers[:, : expected.shape[1]], expected)
 
 
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_the_published_layout_is_read(model):
     """bfloat16 in two files, the vision tower beside it, and the names of transformers 5.0."""
-    (config, whole), (again, read) = load_weights(model), load_weights(model / "published")
-    assert again == config
-    assert whole.keys() == read.keys()
-    for name in whole:
-        np.testing.assert_array_equal(read[name], tf.cast(tf.cast(whole[name], tf.bfloat16), tf.float32))
+    (config, weights), (published_config, read) = load_weights(model), load_weights(model / "published")
+    assert published_config == config
+    assert weights.keys() == read.keys()
+    for name in weights:
+        np.testing.assert_array_equal(read[name], tf.cast(tf.cast(weights[name], tf.bfloat16), tf.float32))
 
 
 # What transformers makes of exported models: the logits of each one's batch, and the names that it misses or does not know.
@@ -129,13 +133,13 @@ def test_transformers_loads_what_is_exported_with_the_same_logits(published):
     for name in MODELS:
         export_hf(str(published / name), out=str(published / name / "exported"))
     command = [sys.executable, "-c", LOADED, str(published), *MODELS]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    reports = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     for name, kind in (("t5gemma", "T5Gemma"), ("t5gemma2", "T5Gemma2")):
-        assert said[name]["class"] == f"{kind}ForConditionalGeneration"
-        missing, unknown = said[name]["names"]
-        assert [one for one in missing if "vision_tower" not in one and "multi_modal_projector" not in one] == []
+        assert reports[name]["class"] == f"{kind}ForConditionalGeneration"
+        missing, unknown = reports[name]["names"]
+        assert [key for key in missing if "vision_tower" not in key and "multi_modal_projector" not in key] == []
         assert unknown == []
-        assert_same_logits(said[name]["logits"], reference(published / name)[0])
+        assert_same_logits(reports[name]["logits"], reference(published / name)[0])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -150,22 +154,24 @@ def test_a_config_is_read_back_as_it_was_written(name, tmp_path):
 def test_packed_rows_have_the_logits_of_their_examples(name):
     config = small(name)
     weights = random_weights(config, seed=1)
-    one, other = batch_of(rows=1, seed=1), batch_of(rows=1, inputs=13, targets=9, seed=2)
-    packed = {part: tf.concat([one[part], other[part]], axis=1) for part in one}
+    first_batch, second_batch = batch_of(rows=1, seed=1), batch_of(rows=1, inputs=13, targets=9, seed=2)
+    packed = {part: tf.concat([first_batch[part], second_batch[part]], axis=1) for part in first_batch}
     for part, segments in (("input_ids", "input_segment_ids"), ("labels", "label_segment_ids")):
-        packed[segments] = tf.constant([[1] * one[part].shape[1] + [2] * other[part].shape[1]])
-    found = forward(weights, config, packed)
-    np.testing.assert_allclose(found[:, :12], forward(weights, config, one), atol=1e-5)
-    np.testing.assert_allclose(found[:, 12:], forward(weights, config, other), atol=1e-5)
+        packed[segments] = tf.constant([[1] * first_batch[part].shape[1] + [2] * second_batch[part].shape[1]])
+    logits = forward(weights, config, packed)
+    np.testing.assert_allclose(logits[:, :12], forward(weights, config, first_batch), atol=1e-5)
+    np.testing.assert_allclose(logits[:, 12:], forward(weights, config, second_batch), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
     config = small(name, dropout_rate=0.3)
     weights, batch = random_weights(config, seed=1), batch_of()
-    one, other, same = (forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1))
-    assert not np.allclose(one, other)
-    np.testing.assert_array_equal(one, same)
+    logits, other_logits, repeated_logits = (
+        forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1)
+    )
+    assert not np.allclose(logits, other_logits)
+    np.testing.assert_array_equal(logits, repeated_logits)
 
 
 def test_the_published_sizes_are_those_of_the_paper():
@@ -186,8 +192,8 @@ def test_what_a_checkpoint_lacks_is_named(tmp_path):
 
 def changed(name, stack, **entries):
     config = json.loads(json.dumps(MODELS[name]))
-    place = config[stack]["text_config"] if "text_config" in config[stack] else config[stack]
-    place |= entries
+    text_config = config[stack]["text_config"] if "text_config" in config[stack] else config[stack]
+    text_config |= entries
     return config
 
 

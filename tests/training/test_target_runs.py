@@ -41,16 +41,16 @@ def rows(count):
             name = choose.random() < 0.3
             words += ["journeys", "charming"] if name else [choose.choice(["a", "movie", ".", "film"])]
             tags += ["B-X", "I-X"] if name else ["O"]
-        said = [word for word in ("gorgeous", "witty") if choose.random() < 0.5]
-        other = ["witty"] * choose.randint(0, 4)
-        text = " ".join(choose.sample([*said, "a", "movie"], len(said) + 2))
+        label_words = [word for word in ("gorgeous", "witty") if choose.random() < 0.5]
+        other_words = ["witty"] * choose.randint(0, 4)
+        text = " ".join(choose.sample([*label_words, "a", "movie"], len(label_words) + 2))
         yield {
             "words": words,
             "tags": tags,
             "text": text,
-            "labels": [word[0] for word in said],
-            "other": " ".join([*other, "film"]),
-            "number": len(other) / 2,
+            "labels": [word[0] for word in label_words],
+            "other": " ".join([*other_words, "film"]),
+            "number": len(other_words) / 2,
         }
 
 
@@ -72,9 +72,9 @@ def run(tmp_path_factory, request):
 def advice_on_long_rows(folder):
     """Return what is said of a row that is too long."""
     (folder / "long.jsonl").write_text(json.dumps({name: f"{text} " * 30 for name, text in ROW.items()}))
-    asked = Predictions(str(folder / "run"), str(folder / "long.jsonl"))
-    assert [one.lost > 0 for one in asked] == [True]
-    return " ".join(asked.sentences())
+    predictions = Predictions(str(folder / "run"), str(folder / "long.jsonl"))
+    assert [prediction.lost > 0 for prediction in predictions] == [True]
+    return " ".join(predictions.sentences())
 
 
 LOADED = """
@@ -110,19 +110,19 @@ def test_it_learns_answers_and_is_loaded_by_transformers(run):
     export_hf(str(folder / "run"), out=str(folder / "exported"))
     texts = [ROW["text"], ROW["other"]] if kind == "number" else [ROW["text"]]
     command = [sys.executable, "-c", LOADED, str(folder / "exported"), json.dumps({**ROW, "texts": texts})]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    logits, first, missing, problem, names = json.loads(said)
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    logits, first, missing, problem, names = json.loads(output)
     assert missing == []
     if kind == "tags":
-        tags = [names[str(int(np.argmax(logits[place])))] for place in first]
+        tags = [names[str(int(np.argmax(logits[index])))] for index in first]
         assert answer.prediction == " ".join(tags) == ANSWERS[kind]
     elif kind == "labels":
         assert problem == "multi_label_classification"
-        chosen = [names[str(place)] for place, logit in enumerate(logits) if logit > 0]
+        chosen = [names[str(index)] for index, logit in enumerate(logits) if logit > 0]
         assert answer.prediction == ",".join(chosen) == ANSWERS[kind]
     else:
         assert problem == "regression"
         assert float(answer.prediction) == pytest.approx(logits[0], abs=1e-4)
         assert float(answer.prediction) == pytest.approx(1.0, abs=0.4)
-    again = t5prep.evaluate(str(folder / "exported"), data=str(folder / "data"))
-    assert again.metrics[name] == pytest.approx(scores.metrics[name])
+    export_scores = t5prep.evaluate(str(folder / "exported"), data=str(folder / "data"))
+    assert export_scores.metrics[name] == pytest.approx(scores.metrics[name])

@@ -25,8 +25,8 @@ from t5prep.training.settings.padding import Padding
 def test_mask_of_ids(padding, ids, wanted):
     batch = {"input_ids": np.array([ids, ids[::-1]], np.int32)}
     assert token_mask(batch, padding).numpy()[0].tolist() == wanted
-    given = with_mask(batch | {"attention_mask": np.ones([2, len(ids)], np.int32)}, padding)
-    assert given["attention_mask"].all()
+    masked_batch = with_mask(batch | {"attention_mask": np.ones([2, len(ids)], np.int32)}, padding)
+    assert masked_batch["attention_mask"].all()
 
 
 def test_packed_rows_are_masked_by_their_segments():

@@ -52,11 +52,11 @@ def test_a_gpu_draws_the_same_bits_and_no_kernel_has_the_number_of_a_dropout_sit
     text, on_cpu = text_of(random_bits, spec, platform="cuda"), text_of(random_bits, spec, platform="cpu")
     state = re.search(r"rng_bit_generator (%\w+), algorithm = +PHILOX", text)
     assert re.search(rf"{state[1]} = stablehlo.optimization_barrier ", text)
-    ours, others = (
-        [re.sub(r"%\w+|#\w+", "", line) for line in one.splitlines() if "= stablehlo." in line]
-        for one in (text, on_cpu)
+    ours, cpu_lines = (
+        [re.sub(r"%\w+|#\w+", "", line) for line in program_text.splitlines() if "= stablehlo." in line]
+        for program_text in (text, on_cpu)
     )
-    assert [line for line in ours if "optimization_barrier" not in line] == others
+    assert [line for line in ours if "optimization_barrier" not in line] == cpu_lines
 
 
 def test_each_trick_is_turned_off_by_itself(monkeypatch):
@@ -77,8 +77,8 @@ def test_each_trick_is_turned_off_by_itself(monkeypatch):
 
 def test_the_page_on_nans_has_every_switch():
     page = (readme.ROOT / "docs" / "google-cloud.md").read_text(encoding="utf-8")
-    told = re.findall(r"^   \| `([\w,-]+)` \|", page[page.index("| `T5PREP_WITHOUT=` |") :], re.MULTILINE)
-    assert set(told[:-1]) == switches.SWITCHES.keys() == set(told[-1].split(","))
+    switch_names = re.findall(r"^   \| `([\w,-]+)` \|", page[page.index("| `T5PREP_WITHOUT=` |") :], re.MULTILINE)
+    assert set(switch_names[:-1]) == switches.SWITCHES.keys() == set(switch_names[-1].split(","))
 
 
 def test_an_unknown_switch_is_named(monkeypatch):

@@ -34,11 +34,13 @@ from t5prep.training.runtime import devices
 def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: str) -> None:
     assert done.steps == 12
     assert done.evaluation
-    made = manifest.load(data)
+    dataset_manifest = manifest.load(data)
     ids = preparing.records(Path(data))["validation"]
     # Every record of the split, once.
-    assert sorted(one["id"] for one in done.evaluation.predictions) == sorted(r["id"][0].decode() for r in ids)
-    assert sum(map(sum, done.evaluation.metrics["confusion"])) == made.splits["validation"].records
+    assert sorted(prediction["id"] for prediction in done.evaluation.predictions) == sorted(
+        r["id"][0].decode() for r in ids
+    )
+    assert sum(map(sum, done.evaluation.metrics["confusion"])) == dataset_manifest.splits["validation"].records
     _, state = checkpoints.best(done.run)
     for name, value in state.metrics.items():
         assert done.evaluation.metrics[name] == pytest.approx(value, rel=1e-6), name
@@ -51,13 +53,13 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     config = toy_runs.config(data, shape, toys / "disturbed")
     line = log.RunLog.line
 
-    def terminated(log: log.RunLog, step: int, **said: float) -> None:
-        line(log, step, **said)
+    def terminated(log: log.RunLog, step: int, **metrics: float) -> None:
+        line(log, step, **metrics)
         if step == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def killed(log: log.RunLog, step: int, **said: float) -> None:
-        line(log, step, **said)
+    def killed(log: log.RunLog, step: int, **metrics: float) -> None:
+        line(log, step, **metrics)
         if step == 11:
             raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
 
@@ -70,18 +72,24 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
         trainer.train(config)
     assert checkpoints.last(config.out)[1].step == 8  # type: ignore[index]
     monkeypatch.setattr(log.RunLog, "line", line)
-    ended = trainer.train(config)
+    result = trainer.train(config)
     assert toy_runs.losses(config.out) == toy_runs.losses(done.run)
-    assert ended.evaluation == done.evaluation
-    before, after = run.open_model(done.run, checkpoint="last"), run.open_model(config.out, checkpoint="last")
-    assert all(np.array_equal(before.weights[name], after.weights[name]) for name in before.weights)
+    assert result.evaluation == done.evaluation
+    uninterrupted_model, resumed_model = (
+        run.open_model(done.run, checkpoint="last"),
+        run.open_model(config.out, checkpoint="last"),
+    )
+    assert all(
+        np.array_equal(uninterrupted_model.weights[name], resumed_model.weights[name])
+        for name in uninterrupted_model.weights
+    )
 
 
 def test_a_finished_run_only_says_how_it_ended(done: trainer.Result, data: str, shape: str) -> None:
-    before = toy_runs.losses(done.run)
-    again = trainer.train(toy_runs.config(data, shape, done.run))
-    assert (again.steps, again.evaluation) == (done.steps, done.evaluation)
-    assert toy_runs.losses(done.run) == before
+    earlier_losses = toy_runs.losses(done.run)
+    result = trainer.train(toy_runs.config(data, shape, done.run))
+    assert (result.steps, result.evaluation) == (done.steps, done.evaluation)
+    assert toy_runs.losses(done.run) == earlier_losses
 
 
 def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_path: Path) -> None:
@@ -89,15 +97,15 @@ def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_p
     arguments = ["eval", "--model", done.run, "--batch", "7", "--predictions", str(out)]
     result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
     assert result.exit_code == 0
-    said = json.loads(out.read_text())
-    assert said["checkpoint"] == done.best
+    scores = json.loads(out.read_text())
+    assert scores["checkpoint"] == done.best
     assert done.evaluation
-    assert {p["id"]: p["prediction"] for p in said["predictions"]} == {
+    assert {p["id"]: p["prediction"] for p in scores["predictions"]} == {
         p["id"]: p["prediction"] for p in done.evaluation.predictions
     }
-    assert said["metrics"]["loss"] == pytest.approx(done.evaluation.metrics["loss"], rel=1e-5)
-    assert said["metrics"]["confusion"] == done.evaluation.metrics["confusion"]
-    losses = [one["loss"] for one in said["worst"]]
+    assert scores["metrics"]["loss"] == pytest.approx(done.evaluation.metrics["loss"], rel=1e-5)
+    assert scores["metrics"]["confusion"] == done.evaluation.metrics["confusion"]
+    losses = [row["loss"] for row in scores["worst"]]
     assert losses == sorted(losses, reverse=True)
 
 
@@ -108,7 +116,7 @@ def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str
     asking = Predictions(done.run, str(Path(data).with_suffix(".csv")), PredictOptions(batch=8))
     answers = list(asking)
     assert len(answers) == 90
-    assert {one.id: one.prediction for one in answers if one.id in expected} == expected
+    assert {prediction.id: prediction.prediction for prediction in answers if prediction.id in expected} == expected
 
 
 def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
@@ -159,14 +167,14 @@ def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, 
     from t5prep.training.data import eval_batches, opening
 
     best = run.open_model(done.run)
-    said = []
+    answers = []
     for batch in eval_batches(opening.open_split(Dataset(data), "validation"), batch=5):
         ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
         assert best.tokenizer
         for id, row in zip(batch["id"], ids, strict=True):
-            said += [(id.decode(), answer(row, best.tokenizer))] if id else []
+            answers += [(id.decode(), answer(row, best.tokenizer))] if id else []
     assert done.evaluation
-    assert said == [(one["id"], one["prediction"]) for one in done.evaluation.predictions]
+    assert answers == [(prediction["id"], prediction["prediction"]) for prediction in done.evaluation.predictions]
 
 
 THEIRS = """
@@ -195,24 +203,24 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     data = toy_runs.sentences(toys / "sentences")
     long = {"steps": 150, "eval_every": 150, "log_every": 50}
     config = toy_runs.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
-    done = trainer.train(config)
-    export.export_hf(done.run, out=str(tmp_path / "exported"))
+    result = trainer.train(config)
+    export.export_hf(result.run, out=str(tmp_path / "exported"))
     read = eval_batches(opening.open_split(Dataset(data), "validation"), batch=1)
     rows = [row for batch in read for row in batch["input_ids"].tolist()]
-    words = run.open_model(done.run).tokenizer
+    words = run.open_model(result.run).tokenizer
     assert words
     (tmp_path / "texts.json").write_text(json.dumps([answer(row, words) for row in rows]))
     files = [tmp_path / "exported", tmp_path / "texts.json", tmp_path / "said.json"]
     subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
-    assert done.evaluation
-    ours = [one["prediction"] for one in done.evaluation.predictions]
+    assert result.evaluation
+    ours = [prediction["prediction"] for prediction in result.evaluation.predictions]
     theirs = json.loads((tmp_path / "said.json").read_text())
-    assert [one["given"] for one in theirs] == rows
-    assert [answer(one["ids"], words) for one in theirs] == ours
+    assert [prediction["given"] for prediction in theirs] == rows
+    assert [answer(prediction["ids"], words) for prediction in theirs] == ours
     # The two libraries decode alike but for an answer of spaces alone.
-    assert [one["text"].strip() for one in theirs] == [text.strip() for text in ours]
+    assert [prediction["text"].strip() for prediction in theirs] == [text.strip() for text in ours]
     assert len(set(ours)) > 1
-    assert {"em", "f1", "rougeL_f1"} <= done.evaluation.metrics.keys()
+    assert {"em", "f1", "rougeL_f1"} <= result.evaluation.metrics.keys()
 
 
 @pytest.mark.extra("seeds")
@@ -222,9 +230,9 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
     rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]
     (toys / "eight.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     choices = {"task": "sst2", "tokenizer": "sample:", "input_length": 64, "target_length": 2, "splits": {"train": 1.0}}
-    made = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
-    assert made.splits["train"].records == 8
-    assert len(made.splits["train"].labels) == 2
+    dataset_manifest = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
+    assert dataset_manifest.splits["train"].records == 8
+    assert len(dataset_manifest.splits["train"].labels) == 2
     long = {"steps": 300, "log_every": 50}
     config = toy_runs.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
     trainer.train(config)
@@ -235,10 +243,10 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
 def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
     """A whole run on packed rows; other tests compare one packed batch."""
     packed = toy_runs.sentences(toys / "packed", layout="packed")
-    ended = trainer.train(toy_runs.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
-    losses = toy_runs.losses(ended.run)
+    result = trainer.train(toy_runs.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
+    losses = toy_runs.losses(result.run)
     assert losses[20] < losses[1]
-    _, state = checkpoints.best(ended.run)
+    _, state = checkpoints.best(result.run)
     assert {"loss", "token_accuracy"} <= state.metrics.keys()
     assert "em" not in state.metrics
 
@@ -246,20 +254,20 @@ def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
 @pytest.mark.slow
 def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
     """A whole run on two datasets."""
-    other = toy_runs.classes(toys / "other", seed=3)
-    both = {"data": (data, other), "rates": (1, 3)}
-    ended = trainer.train(dataclasses.replace(toy_runs.config(data, shape, toys / "mixed", steps=4), **both))
-    assert sorted(toy_runs.losses(ended.run)) == [1, 2, 3, 4]
-    assert len(checkpoints.best(ended.run)[1].data) == 2
+    other_data = toy_runs.classes(toys / "other", seed=3)
+    both = {"data": (data, other_data), "rates": (1, 3)}
+    result = trainer.train(dataclasses.replace(toy_runs.config(data, shape, toys / "mixed", steps=4), **both))
+    assert sorted(toy_runs.losses(result.run)) == [1, 2, 3, 4]
+    assert len(checkpoints.best(result.run)[1].data) == 2
 
 
 @pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
     """A run ends early, and says so again."""
     config = toy_runs.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
-    ended = trainer.train(config)
-    assert ended.stopped_early
-    assert ended.steps == 6  # the first evaluation is the best so far, and two more are none the better
+    result = trainer.train(config)
+    assert result.stopped_early
+    assert result.steps == 6  # the first evaluation is the best so far, and two more are none the better
     assert trainer.train(config).stopped_early
 
 

@@ -28,12 +28,12 @@ def test_a_run_in_buckets_goes_on_with_the_same_losses(toys, sentences, shape):
     """A program for each length in one run, stopped and resumed."""
     config = toy_runs.config(sentences, shape, toys / "whole", buckets=("16x4", "48x4"))
     trainer.train(config)
-    whole = toy_runs.losses(config.out)
+    expected_losses = toy_runs.losses(config.out)
     parts = dataclasses.replace(config, out=str(toys / "parts"))
     trainer.train(dataclasses.replace(parts, steps=5))
     trainer.train(parts)
-    assert toy_runs.losses(parts.out) == whole
-    assert sorted(whole) == list(range(1, 13))
+    assert toy_runs.losses(parts.out) == expected_losses
+    assert sorted(expected_losses) == list(range(1, 13))
 
 
 def test_buckets_that_hold_no_row_are_refused_before_the_model_is_read(toys, sentences, tmp_path):

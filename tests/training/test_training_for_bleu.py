@@ -26,8 +26,8 @@ def test_the_best_checkpoint_is_that_of_the_best_bleu(tmp_path: Path, shape: str
         input_length=8,
         target_length=16,
     )
-    how = {"metric": "bleu", "generate": True, "steps": 30, "eval_every": 10, "learning_rate": 0.02}
-    result = trainer.train(toy_runs.config(str(tmp_path / "data"), shape, tmp_path / "run", **how))
+    settings = {"metric": "bleu", "generate": True, "steps": 30, "eval_every": 10, "learning_rate": 0.02}
+    result = trainer.train(toy_runs.config(str(tmp_path / "data"), shape, tmp_path / "run", **settings))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     evaluated = {line["step"]: line for line in lines if "validation_bleu" in line}
     scores = {step: line["validation_bleu"] for step, line in evaluated.items()}

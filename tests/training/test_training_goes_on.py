@@ -20,17 +20,17 @@ def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
     toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """More steps than the run began with."""
-    whole = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
+    uninterrupted_result = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
     trainer.train(toy_runs.config(data, shape, toys / "longer", steps=4))
     longer = trainer.train(toy_runs.config(data, shape, toys / "longer", steps=8))
     assert "The run has 8 steps now, instead of 4." in capsys.readouterr().err
-    assert longer.evaluation == whole.evaluation
-    assert toy_runs.losses(longer.run) == toy_runs.losses(whole.run)
+    assert longer.evaluation == uninterrupted_result.evaluation
+    assert toy_runs.losses(longer.run) == toy_runs.losses(uninterrupted_result.run)
     assert [state.step for _, state in checkpoints.list_checkpoints(longer.run)] == [4, 8]
-    ended = {"schedule": "linear", "warmup": 2}
-    trainer.train(toy_runs.config(data, shape, toys / "ended", steps=4, **ended))
+    linear_schedule = {"schedule": "linear", "warmup": 2}
+    trainer.train(toy_runs.config(data, shape, toys / "ended", steps=4, **linear_schedule))
     with pytest.raises(UsageError, match="schedule=linear depends on that, so step 4 had a rate"):
-        trainer.train(toy_runs.config(data, shape, toys / "ended", steps=8, **ended))
+        trainer.train(toy_runs.config(data, shape, toys / "ended", steps=8, **linear_schedule))
 
 
 def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str, shape: str) -> None:
@@ -40,8 +40,8 @@ def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str
         "from t5prep.training import trainer; from t5prep.training.settings.config import TrainConfig; "
         f"trainer.train(TrainConfig(**{config!r}), profile=2)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "The profile is written. See it: tensorboard --logdir" in done.stderr, done.stderr[-2000:]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "The profile is written. See it: tensorboard --logdir" in result.stderr, result.stderr[-2000:]
     (trace,) = (toys / "traced" / "tensorboard").glob("plugins/profile/*/*.xplane.pb")
     planes = [plane.name for plane in jax.profiler.ProfileData.from_file(str(trace)).planes]
     assert any("CPU" in name for name in planes), planes

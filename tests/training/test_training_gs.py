@@ -46,24 +46,28 @@ def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tm
     upload(tmp_path / "classes", f"{bucket}/classes")
     shape, out, local = toy_runs.shape(tmp_path / "shape"), f"{bucket}/runs/one", tmp_path / "run"
     failing = iter(["503", "", "cut", "", "", "503", "", ""])
-    googleapis.front.fault = lambda seen: next(failing, "") if seen.kind in ("put", "read") else ""
-    done = googleapis.run(TRAIN, f"{bucket}/classes", shape, out, str(local), timeout=900)
+    googleapis.front.fault = lambda request: next(failing, "") if request.kind in ("put", "read") else ""
+    result = googleapis.run(TRAIN, f"{bucket}/classes", shape, out, str(local), timeout=900)
     assert next(failing, None) is None
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout)
-    best = f"{out}/checkpoints/{said.pop('step')}"
-    assert said == {"best": best, "same scores": True, "same weights": True}
+    assert result.returncode == 0, result.stderr[-3000:]
+    report = json.loads(result.stdout)
+    best = f"{out}/checkpoints/{report.pop('step')}"
+    assert report == {"best": best, "same scores": True, "same weights": True}
     lines = [json.loads(line) for line in gcs.read(f"{out}/metrics.jsonl").decode().splitlines()]
     assert {line["step"]: line["loss"] for line in lines if "loss" in line} == toy_runs.losses(local)
-    assert "Going on with" in done.stderr
+    assert "Going on with" in result.stderr
     assert (tmp_path / "run-exported" / "model.safetensors").exists()
     # A checkpoint is whole when its marker is there: nothing of it is written after the marker. Old ones went.
-    made = [
-        unquote(seen.url) for seen in googleapis.front.seen if seen.method in ("POST", "PUT") and seen.status == 200
+    written_urls = [
+        unquote(request.url)
+        for request in googleapis.front.seen
+        if request.method in ("POST", "PUT") and request.status == 200
     ]
-    last = [name for name in made if "/00000006/" in name]
+    last = [name for name in written_urls if "/00000006/" in name]
     assert any("state.index" in name for name in last)
     assert "checkpoint.json" in last[-1]
-    held = {step: sorted(gcs.objects(f"{out}/checkpoints/{step:08d}")) for step in (2, 4, 6)}
-    whole = ["checkpoint.json", "state.data-00000-of-00001", "state.index"]
-    assert held == {step: whole if f"{step:08d}" in (best[-8:], "00000006") else [] for step in (2, 4, 6)}
+    checkpoint_files = {step: sorted(gcs.objects(f"{out}/checkpoints/{step:08d}")) for step in (2, 4, 6)}
+    expected_files = ["checkpoint.json", "state.data-00000-of-00001", "state.index"]
+    assert checkpoint_files == {
+        step: expected_files if f"{step:08d}" in (best[-8:], "00000006") else [] for step in (2, 4, 6)
+    }

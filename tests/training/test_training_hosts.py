@@ -32,7 +32,7 @@ def command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
     return [sys.executable, "-m", "t5prep.cli", *typed, *(f"--set={key}={value}" for key, value in values.items())]
 
 
-def start(given: list[str]) -> list[subprocess.Popen]:
+def start(arguments: list[str]) -> list[subprocess.Popen]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -40,15 +40,15 @@ def start(given: list[str]) -> list[subprocess.Popen]:
     environment |= {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
     return [
         subprocess.Popen(
-            given, env=environment | {"JAX_PROCESS_ID": str(number)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+            arguments, env=environment | {"JAX_PROCESS_ID": str(number)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE
         )
         for number in range(2)
     ]
 
 
-def ended(processes: list[subprocess.Popen]) -> list[str]:
+def collect_stderr(processes: list[subprocess.Popen]) -> list[str]:
     """What each said on stderr; both must end by themselves."""
-    return [one.communicate(timeout=SECONDS)[1].decode(errors="replace") for one in processes]
+    return [process.communicate(timeout=SECONDS)[1].decode(errors="replace") for process in processes]
 
 
 @pytest.mark.slow
@@ -59,19 +59,19 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     deadline = time.monotonic() + SECONDS
     while not checkpoints.last(str(tmp_path / "two")):
         assert time.monotonic() < deadline
-        assert all(one.poll() is None for one in killed), ended(killed)
+        assert all(one.poll() is None for one in killed), collect_stderr(killed)
         time.sleep(0.1)
     killed[1].kill()
-    ended(killed)
+    collect_stderr(killed)
     assert killed[0].returncode not in (0, None)
 
     newest = checkpoints.last(str(tmp_path / "two"))
     assert newest
     steps = newest[1].step + 4
-    again = start(command(data, shape, tmp_path / "two", steps=steps))
-    said = ended(again)
-    assert [one.returncode for one in again] == [0, 0], said
-    assert "Going on with" in said[0]
+    processes = start(command(data, shape, tmp_path / "two", steps=steps))
+    outputs = collect_stderr(processes)
+    assert [one.returncode for one in processes] == [0, 0], outputs
+    assert "Going on with" in outputs[0]
     one = CliRunner().invoke(cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False)
     assert one.exit_code == 0, one.output
     expected = toy_runs.losses(tmp_path / "one")
@@ -107,14 +107,14 @@ def test_a_host_that_is_dead_or_frozen_ends_the_others() -> None:
     try:
         for _ in stopped:
             pairs.append(start([sys.executable, "-c", JOINED]))
-            for one in pairs[-1]:
-                assert one.stdout is not None
-                assert b"joined\n" in iter(one.stdout.readline, b"")  # Gloo says something before
-        for processes, (number, other) in zip(pairs, stopped, strict=True):
-            processes[other].send_signal(number)
-        for processes, (_, other) in zip(pairs, stopped, strict=True):
-            assert processes[1 - other].wait(timeout=SECONDS) not in (0, None)
+            for process in pairs[-1]:
+                assert process.stdout is not None
+                assert b"joined\n" in iter(process.stdout.readline, b"")  # Gloo says something before
+        for processes, (number, process_index) in zip(pairs, stopped, strict=True):
+            processes[process_index].send_signal(number)
+        for processes, (_, process_index) in zip(pairs, stopped, strict=True):
+            assert processes[1 - process_index].wait(timeout=SECONDS) not in (0, None)
     finally:
-        for one in itertools.chain(*pairs):
-            one.kill()
-            one.communicate()
+        for process in itertools.chain(*pairs):
+            process.kill()
+            process.communicate()

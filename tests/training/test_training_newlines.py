@@ -31,7 +31,7 @@ def test_lines_come_back_in_scores_and_predictions(
 ) -> None:
     rows = [{"id": str(i), "q": f"question {i}\nwhy so", "a": f"because\nof {i}"} for i in range(12)]
     source = preparing.write_csv(tmp_path / "rows.csv", rows)
-    made = preparing.prepared(
+    manifest = preparing.prepared(
         source, tmp_path / "data", task="text2text", tokenizer="sample:", keep_newlines=keep_newlines,
         options={"inputs_column": "q", "targets_column": "a", "id_column": "id"},
         splits={"validation": 1.0}, input_length=16, target_length=8,
@@ -44,19 +44,23 @@ def test_lines_come_back_in_scores_and_predictions(
     )  # fmt: skip
     scored = score({}).predictions
     assert len(scored) == 12
-    for one in scored:
-        assert one["references"] == [f"because{newline}of {one['id']}"]
-        assert one["prediction"] == f"question {one['id']}{newline}why so"
+    for prediction in scored:
+        assert prediction["references"] == [f"because{newline}of {prediction['id']}"]
+        assert prediction["prediction"] == f"question {prediction['id']}{newline}why so"
 
-    monkeypatch.setattr(run, "open_model", lambda name, checkpoint: Model(name, TINY, {}, WORDS, (made,)))
+    monkeypatch.setattr(run, "open_model", lambda name, checkpoint: Model(name, TINY, {}, WORDS, (manifest,)))
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     (table := tmp_path / "new.csv").write_text('id,q\n0,"question 0\nwhy so"\n')
-    (one,) = predictions.Predictions("toy", str(table))
-    assert one.prediction == f"question 0{newline}why so"
+    (prediction,) = predictions.Predictions("toy", str(table))
+    assert prediction.prediction == f"question 0{newline}why so"
 
-    loaded = splits.Loaded(Model("toy", TINY, {}, WORDS, (made,)), open_layout(), {})
-    found = splits.score_split(loaded, EvaluateOptions(batch=4), Dataset(tmp_path / "data"), split="validation")
-    assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
+    loaded = splits.Loaded(Model("toy", TINY, {}, WORDS, (manifest,)), open_layout(), {})
+    evaluation = splits.score_split(loaded, EvaluateOptions(batch=4), Dataset(tmp_path / "data"), split="validation")
+    assert {name for prediction in evaluation.predictions for name in prediction["scores"]} >= {
+        "em",
+        "f1",
+        "rougeL_precision",
+    }
     for name in ("f1", "rougeL_f1", "rougeL_recall"):
-        each = [one["scores"][name] for one in found.predictions]
-        assert found.metrics[name] == pytest.approx(sum(each) / len(each))
+        scores = [prediction["scores"][name] for prediction in evaluation.predictions]
+        assert evaluation.metrics[name] == pytest.approx(sum(scores) / len(scores))

@@ -35,23 +35,23 @@ def _command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
 
 def _run(data: str, shape: str, out: Path, **settings: object) -> dict[int, float]:
     """Train in this process, which has TensorFlow already, and return the losses."""
-    done = CliRunner().invoke(cli.main, _command(data, shape, out, **settings), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(cli.main, _command(data, shape, out, **settings), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     return toy_runs.losses(out)
 
 
-def _kill(command: list[str], when: Callable[[], bool], *, later: float) -> None:
-    """Start a training in a process of its own, and kill it with -9 some seconds after `when` holds."""
+def _kill(command: list[str], is_reached: Callable[[], bool], *, later: float) -> None:
+    """Start a training in a process of its own, and kill it with -9 some seconds after `is_reached` holds."""
     process = subprocess.Popen([sys.executable, "-m", "t5prep.cli", *command], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 600
     try:
-        while not when() and process.poll() is None and time.monotonic() < deadline:
+        while not is_reached() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(later)
     finally:
         process.kill()
-        said = process.communicate()[1]
-    assert when() or process.returncode == 0, said[-2000:]
+        error_output = process.communicate()[1]
+    assert is_reached() or process.returncode == 0, error_output[-2000:]
 
 
 def _events(out: Path) -> bytes:
@@ -74,16 +74,20 @@ def test_killed_at_random_moments_the_lines_and_the_curves_are_the_same(toys: Pa
     The first start is another training: it dies before its first checkpoint, with points that must not stay.
     """
     out = toys / "killed"
-    other = _command(data, shape, out, tensorboard="true", steps=10**6, eval_every=10**6, save_every=10**6, seed=1)
-    _kill(other, lambda: len(_events(out)) > 1000, later=0)
+    other_command = _command(
+        data, shape, out, tensorboard="true", steps=10**6, eval_every=10**6, save_every=10**6, seed=1
+    )
+    _kill(other_command, lambda: len(_events(out)) > 1000, later=0)
     assert checkpoints.last(str(out)) is None
     moments = random.Random(0)
     for kill in range(1, KILLS):
-        before = checkpoints.last(str(out))
+        previous_checkpoint = checkpoints.last(str(out))
         at_steps = kill % 2 == 1
         _kill(
             _command(data, shape, out, tensorboard="true"),
-            lambda before=before, at_steps=at_steps: not at_steps or checkpoints.last(str(out)) != before,
+            lambda previous_checkpoint=previous_checkpoint, at_steps=at_steps: (
+                not at_steps or checkpoints.last(str(out)) != previous_checkpoint
+            ),
             later=moments.uniform(0, 0.05 if at_steps else 3.0),
         )
     _run(data, shape, out, tensorboard="true")
@@ -102,5 +106,5 @@ def test_replicas_and_accumulation_change_no_loss(toys: Path, data: str, shape: 
     """By the command, with its reader: the tests of steps feed batches themselves."""
     alone = toys / "alone"
     expected = toy_runs.losses(alone) if alone.exists() else _run(data, shape, alone, dropout=0, steps=10)
-    found = _run(data, shape, toys / f"{setting}{value}", dropout=0, steps=10, **{setting: value})
-    assert found == pytest.approx(expected, abs=3e-6)
+    losses = _run(data, shape, toys / f"{setting}{value}", dropout=0, steps=10, **{setting: value})
+    assert losses == pytest.approx(expected, abs=3e-6)

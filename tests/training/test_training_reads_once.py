@@ -17,9 +17,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     counts = {"manifests": 0, "splits": 0}
     load, eval_batches = manifest.load, evaluator.eval_batches
 
-    def loading(place: str):
+    def loading(data: str):
         counts["manifests"] += 1
-        return load(place)
+        return load(data)
 
     def reading(*arguments, **options):
         counts["splits"] += 1

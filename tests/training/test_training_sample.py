@@ -95,8 +95,8 @@ def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) ->
         for path in Path(trained.run, "tensorboard").iterdir()
         for event in tf.compat.v1.train.summary_iterator(str(path))
     ]
-    drawn = {value.tag for event in events for value in event.summary.value}
-    assert drawn == {name for line in lines for name in line} - {"step", "device"}  # a text is not drawn
+    tags = {value.tag for event in events for value in event.summary.value}
+    assert tags == {name for line in lines for name in line} - {"step", "device"}  # a text is not drawn
 
 
 @pytest.mark.extra("torch")
@@ -106,11 +106,11 @@ def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(
     """PyTorch's answers on 380 records of a learnt model; other exports are compared on a few."""
     export.export_hf(trained.run, out=str(place / "exported"))
     records = preparing.records(place / "data")["validation"]
-    given = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]
-    (place / "given.json").write_text(json.dumps(given))
+    input_rows = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]
+    (place / "given.json").write_text(json.dumps(input_rows))
     files = [place / "exported", place / "given.json", place / "answers.json"]
     subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
     theirs = json.loads((place / "answers.json").read_text())
     assert trained.evaluation
-    assert {one["id"]: one["prediction"] for one in trained.evaluation.predictions} == theirs
+    assert {prediction["id"]: prediction["prediction"] for prediction in trained.evaluation.predictions} == theirs
     assert len(set(theirs.values())) == 3

@@ -26,21 +26,21 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
     toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A preemption leaves half a minute, and an evaluation may take longer."""
-    whole = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
+    uninterrupted_result = trainer.train(toy_runs.config(data, shape, toys / "whole", steps=8))
     config = toy_runs.config(data, shape, toys / "stopped", steps=8)
     line, score = log.RunLog.line, Evaluator.__call__
 
     signals = iter([signal.SIGTERM])  # once: a second one ends the process without saving
 
-    def terminated(log: log.RunLog, step: int, **said: float) -> None:
-        line(log, step, **said)
+    def terminated(log: log.RunLog, step: int, **metrics: float) -> None:
+        line(log, step, **metrics)
         for number in signals:
             os.kill(os.getpid(), number)
 
-    def killed(evaluator: Evaluator, *given: object, **how: int) -> Evaluation:
+    def killed(evaluator: Evaluator, *arguments: object, **options: int) -> Evaluation:
         raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
 
-    monkeypatch.setattr(log.RunLog, "line", lambda log, step, **said: terminated(log, step, **said))
+    monkeypatch.setattr(log.RunLog, "line", lambda log, step, **metrics: terminated(log, step, **metrics))
     with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
         trainer.train(config)
     monkeypatch.setattr(log.RunLog, "line", line)
@@ -51,23 +51,25 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
     assert newest
     assert (newest[1].step, newest[1].metrics) == (4, {})
     scored = iter([score, killed])
-    monkeypatch.setattr(Evaluator, "__call__", lambda evaluator, *given, **how: next(scored)(evaluator, *given, **how))
+    monkeypatch.setattr(
+        Evaluator, "__call__", lambda evaluator, *arguments, **options: next(scored)(evaluator, *arguments, **options)
+    )
     with pytest.raises(KeyboardInterrupt):
         trainer.train(config)
     newest = checkpoints.last(config.out)
     assert newest
     assert (newest[1].step, newest[1].metrics) == (8, {})
     monkeypatch.setattr(Evaluator, "__call__", score)
-    assert trainer.train(config).evaluation == whole.evaluation
-    assert _states(config.out)[-2:] == _states(whole.run)
-    assert toy_runs.losses(config.out) == toy_runs.losses(whole.run)
+    assert trainer.train(config).evaluation == uninterrupted_result.evaluation
+    assert _states(config.out)[-2:] == _states(uninterrupted_result.run)
+    assert toy_runs.losses(config.out) == toy_runs.losses(uninterrupted_result.run)
 
 
 def test_a_second_process_does_not_train_into_the_same_run(
     toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = toy_runs.begun(toys / "begun", manifest.load(data))
-    config = toy_runs.config(data, whole, toys / "held")
+    run_path = toy_runs.create_run(toys / "begun", manifest.load(data))
+    config = toy_runs.config(data, run_path, toys / "held")
     with (
         run.lock_run(config.out),
         pytest.raises(OutputError, match="held is being written by another process"),
@@ -75,7 +77,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
         trainer.train(config)
     assert not Path(config.out).exists()
     assert (
-        f"{whole} gives its shape alone, for weights=random. To begin with its weights: --set"
+        f"{run_path} gives its shape alone, for weights=random. To begin with its weights: --set"
         in capsys.readouterr().err
     )
 

@@ -43,9 +43,9 @@ def test_a_slice_of_a_stack_is_the_transposed_tensor(tmp_path):
 
 def test_a_sharded_checkpoint_is_read_through_its_index(tmp_path):
     weights = random_weights(UNTIED)
-    whole = write(tmp_path, UNTIED, weights)
-    tensors = load_file(whole)
-    whole.unlink()
+    path = write(tmp_path, UNTIED, weights)
+    tensors = load_file(path)
+    path.unlink()
     parts = {"one.safetensors": dict(list(tensors.items())[::2]), "two.safetensors": dict(list(tensors.items())[1::2])}
     for name, part in parts.items():
         save_file(part, tmp_path / name)

@@ -26,35 +26,35 @@ def batch() -> dict[str, np.ndarray]:
     return {name: value.astype(np.int32) for name, value in values.items()}
 
 
-def save(model: Any, place: Path, logits: Any) -> None:
-    model.save_pretrained(place)
-    model.save_pretrained(place / "sharded", max_shard_size="6KB")
-    np.savez(place / "reference.npz", logits=np.asarray(logits), **batch())
+def save(model: Any, folder: Path, logits: Any) -> None:
+    model.save_pretrained(folder)
+    model.save_pretrained(folder / "sharded", max_shard_size="6KB")
+    np.savez(folder / "reference.npz", logits=np.asarray(logits), **batch())
 
 
-def by_flax(config: Any, place: Path) -> None:
+def by_flax(config: Any, folder: Path) -> None:
     import flax.serialization
     import jax
     from transformers import FlaxT5ForConditionalGeneration
 
     rng = np.random.default_rng(6)
     model = FlaxT5ForConditionalGeneration(config, seed=3, input_shape=(1, 4))
-    drawn = lambda x: np.asarray(x) + rng.standard_normal(x.shape).astype(np.float32) * 0.2  # noqa: E731
-    model.params = jax.tree_util.tree_map(drawn, model.params)
-    save(model, place, model(**batch()).logits)
+    add_noise = lambda x: np.asarray(x) + rng.standard_normal(x.shape).astype(np.float32) * 0.2  # noqa: E731
+    model.params = jax.tree_util.tree_map(add_noise, model.params)
+    save(model, folder, model(**batch()).logits)
     for name, chunk, params in (("chunked", 300, model.params), ("bf16", 1 << 30, model.to_bf16(model.params))):
         flax.serialization.MAX_CHUNK_SIZE = chunk
-        (place.parent / name).mkdir(exist_ok=True)
-        (place.parent / name / "flax_model.msgpack").write_bytes(flax.serialization.to_bytes(params))
+        (folder.parent / name).mkdir(exist_ok=True)
+        (folder.parent / name / "flax_model.msgpack").write_bytes(flax.serialization.to_bytes(params))
 
 
 def main(out: Path) -> None:
     from transformers import T5Config
 
     for family, shape in FAMILIES.items():
-        place = out / family / "flax"
-        place.mkdir(parents=True, exist_ok=True)
-        by_flax(T5Config(**shape), place)
+        folder = out / family / "flax"
+        folder.mkdir(parents=True, exist_ok=True)
+        by_flax(T5Config(**shape), folder)
 
 
 if __name__ == "__main__":

@@ -24,16 +24,16 @@ def _plain(links: list[tuple[int, int]]) -> list[list[int]]:
             node = parent[node]
         return node
 
-    for one, other in links:
-        low, high = sorted((root(one), root(other)))
+    for first_node, second_node in links:
+        low, high = sorted((root(first_node), root(second_node)))
         parent[high] = low
     return sorted([root(node), node] for node in parent)
 
 
-def _found(links: list[tuple[int, int]], *, part: int, held: int = HELD) -> list[list[int]]:
+def _join_links(links: list[tuple[int, int]], *, part: int, max_links: int = HELD) -> list[list[int]]:
     array = np.array(links, np.uint64).reshape(-1, 2)
     parts = (array[begin : begin + part] for begin in range(0, len(array), part))
-    return [pair for found in components.components(parts, max_links=held) for pair in found.tolist()]
+    return [pair for pairs in components.components(parts, max_links=max_links) for pair in pairs.tolist()]
 
 
 NODES = st.one_of(st.integers(0, 25), st.integers((1 << 40) - 9, 1 << 40), st.integers((1 << 64) - 3, (1 << 64) - 1))
@@ -45,11 +45,11 @@ LINKS = st.lists(st.tuples(NODES, NODES).filter(lambda link: link[0] != link[1])
 def test_components_are_those_of_a_plain_union_find(
     links: list[tuple[int, int]], part: int, held: int, fan_in: int
 ) -> None:
-    before, sorted_pairs.FAN_IN = sorted_pairs.FAN_IN, fan_in
+    previous_fan_in, sorted_pairs.FAN_IN = sorted_pairs.FAN_IN, fan_in
     try:
-        assert _found(links, part=part, held=held) == _plain(links)
+        assert _join_links(links, part=part, max_links=held) == _plain(links)
     finally:
-        sorted_pairs.FAN_IN = before
+        sorted_pairs.FAN_IN = previous_fan_in
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -60,8 +60,8 @@ def test_a_long_chain_is_one_component(shuffled: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(components, "_with_smallest", lambda links: rounds.append(1) or of_roots(links))
     order = np.random.default_rng(0).permutation(100_000) if shuffled else np.arange(100_000)
     links = np.stack([order[:-1], order[1:]], axis=1).astype(np.uint64)
-    found = np.concatenate(list(components.components(np.array_split(links, 40), max_links=10_000)))
-    assert found.tolist() == [[0, node] for node in range(100_000)]
+    pairs = np.concatenate(list(components.components(np.array_split(links, 40), max_links=10_000)))
+    assert pairs.tolist() == [[0, node] for node in range(100_000)]
     assert len(rounds) <= 6
 
 
@@ -72,25 +72,28 @@ def test_a_star_larger_than_memory_is_one_component(shuffled: bool) -> None:
         np.random.default_rng(0).shuffle(leaves)
         leaves = leaves[leaves != 7_000]
     hub = np.full_like(leaves, 7_000 if shuffled else 0)
-    found = np.concatenate(list(components.components([np.stack([hub, leaves], axis=1)], max_links=2_000)))
-    assert found[:, 1].tolist() == sorted([*leaves.tolist(), int(hub[0])])
-    assert set(found[:, 0].tolist()) == {int(shuffled)}
+    pairs = np.concatenate(list(components.components([np.stack([hub, leaves], axis=1)], max_links=2_000)))
+    assert pairs[:, 1].tolist() == sorted([*leaves.tolist(), int(hub[0])])
+    assert set(pairs[:, 0].tolist()) == {int(shuffled)}
 
 
-def _many(count: int, *, part: int = 1 << 12) -> Iterator[np.ndarray]:
+def _generate_links(count: int, *, part: int = 1 << 12) -> Iterator[np.ndarray]:
     """Links as near-duplicates have them: some rows each, far from each other, each link several times."""
-    drawn = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for _ in range(0, count, part):
-        rows = drawn.integers(0, count // 2, part, dtype=np.uint64)
+        rows = rng.integers(0, count // 2, part, dtype=np.uint64)
         links = np.stack([rows, rows - rows % np.uint64(3)], axis=1) * np.uint64(0x9E3779B97F4A7C15)
         yield links[links[:, 0] != links[:, 1]]
 
 
-def _peak(count: int, *, held: int, folder: Path) -> tuple[int, int]:
+def _peak(count: int, *, max_links: int, folder: Path) -> tuple[int, int]:
     """The most bytes that were held while so many links were joined, and the nodes."""
     tracemalloc.start()
     try:
-        nodes = sum(len(found) for found in components.components(_many(count), max_links=held, folder=str(folder)))
+        nodes = sum(
+            len(pairs)
+            for pairs in components.components(_generate_links(count), max_links=max_links, folder=str(folder))
+        )
         return tracemalloc.get_traced_memory()[1], nodes
     finally:
         tracemalloc.stop()
@@ -101,9 +104,9 @@ def _peak(count: int, *, held: int, folder: Path) -> tuple[int, int]:
     [(60_000, 240_000, 1 << 13), pytest.param(1_000_000, 10_000_000, 1 << 17, marks=pytest.mark.slow)],
 )
 def test_memory_does_not_grow_with_links(few: int, many: int, held: int, tmp_path: Path) -> None:
-    small, some = _peak(few, held=held, folder=tmp_path)
-    large, all_of_them = _peak(many, held=held, folder=tmp_path)
-    assert all_of_them > 3 * some
+    small, small_nodes = _peak(few, max_links=held, folder=tmp_path)
+    large, large_nodes = _peak(many, max_links=held, folder=tmp_path)
+    assert large_nodes > 3 * small_nodes
     assert large < 1.5 * small, (large, small)
     assert large < 400 * held
     assert not list(tmp_path.iterdir())
@@ -113,17 +116,17 @@ def test_memory_does_not_grow_with_links(few: int, many: int, held: int, tmp_pat
 @given(sizes=st.lists(st.integers(2, 30), max_size=15), most=st.integers(2, 25), parts=st.integers(1, 9))
 def test_groups_are_whole_components(sizes: list[int], most: int, parts: int) -> None:
     roots = np.repeat(np.arange(len(sizes)), sizes)
-    found = np.stack([roots, np.arange(len(roots))], axis=1).astype(np.uint64)
+    pairs = np.stack([roots, np.arange(len(roots))], axis=1).astype(np.uint64)
     groups: dict[int, list[int]] = {}
-    for number, nodes in components.grouped(np.array_split(found, parts), max_nodes=most):
+    for number, nodes in components.grouped(np.array_split(pairs, parts), max_nodes=most):
         groups.setdefault(number, []).extend(nodes.tolist())
     assert list(groups) == list(range(len(groups)))
     assert [node for nodes in groups.values() for node in nodes] == list(range(len(roots)))
     of = [sorted({int(roots[node]) for node in nodes}) for nodes in groups.values()]
-    for one, after in itertools.pairwise(of):
-        assert sum(sizes[component] for component in [*one, after[0]]) > most  # as many as fit
-        assert one[-1] < after[0]
-    assert all(len(one) == 1 or sum(sizes[component] for component in one) <= most for one in of)
+    for group, next_group in itertools.pairwise(of):
+        assert sum(sizes[component] for component in [*group, next_group[0]]) > most  # as many as fit
+        assert group[-1] < next_group[0]
+    assert all(len(group) == 1 or sum(sizes[component] for component in group) <= most for group in of)
 
 
 def test_labels_are_the_smallest_nodes() -> None:

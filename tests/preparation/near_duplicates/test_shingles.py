@@ -63,11 +63,11 @@ def test_characters_of_scripts_without_spaces_are_words() -> None:
 
 @given(st.lists(st.text(), max_size=6))
 def test_a_text_has_the_same_shingles_alone_and_among_others(texts: list[str]) -> None:
-    together = shingles(texts, words=2)
-    assert len(together.begins) == len(texts) + 1
+    all_shingles = shingles(texts, words=2)
+    assert len(all_shingles.begins) == len(texts) + 1
     for i, text in enumerate(texts):
-        own = together.hashes[together.begins[i] : together.begins[i + 1]]
-        assert own.tolist() == _of(text, words=2)
+        text_hashes = all_shingles.hashes[all_shingles.begins[i] : all_shingles.begins[i + 1]]
+        assert text_hashes.tolist() == _of(text, words=2)
 
 
 @given(st.lists(st.sampled_from(["a", "bb", "x" * 300, "12", "c3" * 7]), max_size=12))
@@ -106,6 +106,6 @@ def test_words_are_those_that_shingles_are_made_of(text: str) -> None:
     data = np.frombuffer(encoded + bytes(9), np.uint8)
     starts, stops, _ = shingles_in_numpy.spans_of(data, np.array([0, len(encoded) + 1]))
     words = [encoded[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, stops, strict=True)]
-    found = [folded(text[begin:end]) for begin, end in word_edges(text)]
-    assert len(found) == len(words)
-    assert all(word in each for word, each in zip(words, found, strict=True))
+    folded_words = [folded(text[begin:end]) for begin, end in word_edges(text)]
+    assert len(folded_words) == len(words)
+    assert all(word in folded_word for word, folded_word in zip(words, folded_words, strict=True))

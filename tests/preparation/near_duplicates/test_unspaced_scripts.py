@@ -35,8 +35,10 @@ def test_nearly_the_same_text_shares_most_shingles(script: str) -> None:
     text = text_of(script, 300, seed=1)
     middle = len(text) // 2
     changed = f"{text[:middle]}{LETTERS[script][0]}{text[middle:]}"
-    other = text_of(script, 300, seed=2)
-    sets = [set(shingles([one], words=5).hashes.tolist()) for one in (text, changed, other)]
+    unrelated_text = text_of(script, 300, seed=2)
+    sets = [
+        set(shingles([compared_text], words=5).hashes.tolist()) for compared_text in (text, changed, unrelated_text)
+    ]
     assert len(sets[0] & sets[1]) / len(sets[0] | sets[1]) > 0.9
     assert len(sets[0] & sets[2]) / len(sets[0] | sets[2]) < 0.1
 

@@ -7,7 +7,7 @@ from t5prep.errors import UsageError
 from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tasks.filters.chain import Chain, parse
 
-OWN = '''
+USER_FILTERS = '''
 from t5prep.tasks import Reject
 
 def no_shouting(text):
@@ -38,11 +38,11 @@ def test_parts_are_judged_together_and_changed_alone() -> None:
     example = Example(
         "1", (Protected("who is a@b.org?"), EOS, "one two c@d.org"), "c@d.org", references=("e@f.org", "g")
     )
-    after, reason, changed = Chain(["words:least=6", "addresses"])(example)
+    filtered_example, reason, changed = Chain(["words:least=6", "addresses"])(example)
     mask = "email@example.com"
     assert (reason, changed) == ("", ("addresses",))
-    assert after.inputs == (Protected(f"who is {mask}?"), EOS, f"one two {mask}")
-    assert (after.targets, after.references) == (mask, (mask, "g"))
+    assert filtered_example.inputs == (Protected(f"who is {mask}?"), EOS, f"one two {mask}")
+    assert (filtered_example.targets, filtered_example.references) == (mask, (mask, "g"))
 
 
 def test_tokens_are_judged_after_tokenizing() -> None:
@@ -55,7 +55,7 @@ def test_tokens_are_judged_after_tokenizing() -> None:
 
 def test_a_users_own_function(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(OWN)
+    path.write_text(USER_FILTERS)
     chain = Chain([f"{path}:no_shouting"])
     assert chain(Example("1", "HELP ME", "t"))[1] == "mine.no_shouting shouting: all capitals"
     assert chain(Example("1", "WHY not", "t")) == (Example("1", "why not", "t"), "", ("mine.no_shouting",))
@@ -65,7 +65,7 @@ def test_a_users_own_function(tmp_path: Path) -> None:
         Chain([f"{path}:broken"])(Example("1", "a", "t"))
     with pytest.raises(UsageError, match=r'fails at the text "a" \(IndexError: string index'):
         Chain([f"{path}:failing"])(Example("1", "a", "t"))
-    assert chain.files() == {str(path): hashlib.sha256(OWN.encode()).hexdigest()}
+    assert chain.files() == {str(path): hashlib.sha256(USER_FILTERS.encode()).hexdigest()}
 
 
 @pytest.mark.parametrize(

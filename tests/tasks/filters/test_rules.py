@@ -80,12 +80,12 @@ def test_reasons(filter: str, text: str, reason: str) -> None:
 
 
 def test_c4_takes_out_lines() -> None:
-    kept = chain.parse("c4")[1](
+    filtered_text = chain.parse("c4")[1](
         f"Home | Shop | Contact\n{SENTENCES}\nToo short.\nPlease enable Javascript to see this page.\nWe use cookies for your"
         f" own good.\nAs was shown [12] before by many others[citation needed].\nRead more about all of this ...\n{'x' * 1001} is a"
         " very long word."
     )
-    assert kept == f"{SENTENCES}\nAs was shown  before by many others."
+    assert filtered_text == f"{SENTENCES}\nAs was shown  before by many others."
 
 
 def test_c4_rejects_a_users_bad_words(tmp_path: Path) -> None:

@@ -29,26 +29,26 @@ def both(data, **options):
     return list(itertools.islice(arrays, STEPS)), list(tensors)
 
 
-def same(ours, others):
-    assert len(ours) == len(others) == STEPS
-    for one, other in zip(ours, others, strict=True):
-        assert one.keys() == other.keys()
-        for name in one:
-            assert one[name].dtype == other[name].dtype == np.int32
-            np.testing.assert_array_equal(one[name], other[name])
+def assert_same(ours, tensorflow_batches):
+    assert len(ours) == len(tensorflow_batches) == STEPS
+    for batch, tensorflow_batch in zip(ours, tensorflow_batches, strict=True):
+        assert batch.keys() == tensorflow_batch.keys()
+        for name in batch:
+            assert batch[name].dtype == tensorflow_batch[name].dtype == np.int32
+            np.testing.assert_array_equal(batch[name], tensorflow_batch[name])
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
 def test_arrays_are_the_batches_of_tensorflow(tmp_path, layout):
     write(tmp_path, {"train": [41, 17]}, layout=layout, length=12)
-    same(*both([str(tmp_path)]))
+    assert_same(*both([str(tmp_path)]))
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged"])
 def test_arrays_of_a_bucket_are_as_long_as_it_is(tmp_path, layout):
     write(tmp_path, {"train": [250, 50]}, layout=layout, length=16, every=4, measured=True)
-    ours, others = both([str(tmp_path)], buckets=[(8, 4), (16, 4)])
-    same(ours, others)
+    ours, tensorflow_batches = both([str(tmp_path)], buckets=[(8, 4), (16, 4)])
+    assert_same(ours, tensorflow_batches)
     assert {batch["input_ids"].shape for batch in ours} == {(6, 8), (6, 16)}
 
 
@@ -56,7 +56,7 @@ def test_arrays_of_a_mixture_and_of_hosts(tmp_path):
     for name, length in (("one", 12), ("two", 8)):
         write(tmp_path / name, {"train": [400]}, layout="ragged", length=length, every=4)
     for host in (0, 1):
-        same(*both([str(tmp_path / "one"), str(tmp_path / "two")], rates=[2, 1], host=host, hosts=2))
+        assert_same(*both([str(tmp_path / "one"), str(tmp_path / "two")], rates=[2, 1], host=host, hosts=2))
 
 
 @pytest.mark.parametrize("buckets", [(), ((8, 4), (16, 4))])
@@ -66,12 +66,12 @@ def test_no_reader_reuses_the_memory_of_a_batch(tmp_path, buckets):
     training, validation = (opening.open_splits([str(tmp_path)], split) for split in ("train", "validation"))
     reading = batches.Reading(training, global_batch=6, seed=3, buckets=buckets)
     for reader in (itertools.islice(reading.batches(), STEPS), eval_batches(validation[0], batch=6)):
-        found = [(batch, {name: rows.copy() for name, rows in batch.items()}) for batch in reader]
-        assert len(found) >= 15
-        arrays = [rows for batch, _ in found for rows in batch.values() if rows.dtype == np.int32]
+        copied_batches = [(batch, {name: rows.copy() for name, rows in batch.items()}) for batch in reader]
+        assert len(copied_batches) >= 15
+        arrays = [rows for batch, _ in copied_batches for rows in batch.values() if rows.dtype == np.int32]
         assert not any(itertools.starmap(np.may_share_memory, itertools.combinations(arrays, 2)))
-        for batch, before in found:
-            assert all(np.array_equal(batch[name], before[name]) for name in before)
+        for batch, batch_copy in copied_batches:
+            assert all(np.array_equal(batch[name], batch_copy[name]) for name in batch_copy)
 
 
 def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
@@ -87,13 +87,13 @@ def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
 
 
 def test_a_reader_that_is_given_up_stops_reading():
-    made = []
-    read = batches.read_ahead(lambda step: made.append(step) or {}, itertools.count(7))
+    read_steps = []
+    read = batches.read_ahead(lambda step: read_steps.append(step) or {}, itertools.count(7))
     next(read)
     read.close()
     time.sleep(0.05)
-    assert made == list(range(7, 7 + len(made)))
-    assert len(made) <= batches.AHEAD + 1
+    assert read_steps == list(range(7, 7 + len(read_steps)))
+    assert len(read_steps) <= batches.AHEAD + 1
 
 
 def test_threads_of_tensorflow_stop_before_python_ends():

@@ -57,42 +57,46 @@ def test_each_row_is_in_the_shortest_shape_that_holds_it(data):
 
 def test_each_record_is_seen_once_an_epoch(data):
     """An epoch of a bucket ends inside a batch, so at the end of the split's epoch a batch of each may be ahead."""
-    counted = collections.Counter(itertools.chain(*names(read(data, 2 * sum(COUNTS) // 6))))
-    assert len(counted) == sum(COUNTS)
-    assert max(counted.values()) <= 3
-    assert sum(count != 2 for count in counted.values()) <= 2 * 6
+    counts = collections.Counter(itertools.chain(*names(read(data, 2 * sum(COUNTS) // 6))))
+    assert len(counts) == sum(COUNTS)
+    assert max(counts.values()) <= 3
+    assert sum(count != 2 for count in counts.values()) <= 2 * 6
 
 
 def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
-    whole = names(read(data, 70))
+    all_names = names(read(data, 70))
     for step in (1, 13, 64):
-        assert names(read(data, 3, start_step=step)) == whole[step : step + 3]
+        assert names(read(data, 3, start_step=step)) == all_names[step : step + 3]
     halves = [names(read(data, 5, start_step=9, host=host, hosts=2)) for host in (0, 1)]
-    assert [a + b for a, b in zip(*halves, strict=True)] == whole[9:14]
+    assert [a + b for a, b in zip(*halves, strict=True)] == all_names[9:14]
 
 
 @pytest.mark.parametrize("records", [[300, 100], [33_674, 33_598, 77], [5], [1, 1000]])
 def test_buckets_take_turns_in_proportion(records):
-    whole = [batches.turn_of(records, step) for step in range(2000)]
-    for bucket, own in enumerate(records):
-        turns = [step for step, (one, _) in enumerate(whole) if one == bucket]
-        assert [turn for one, turn in whole if one == bucket] == list(range(len(turns)))
-        expected = np.arange(1, 2001) * own / sum(records)
-        assert np.abs(np.cumsum([one == bucket for one, _ in whole]) - expected).max() < len(records)
+    all_turns = [batches.turn_of(records, step) for step in range(2000)]
+    for bucket, count in enumerate(records):
+        turns = [step for step, (turn_bucket, _) in enumerate(all_turns) if turn_bucket == bucket]
+        assert [turn for turn_bucket, turn in all_turns if turn_bucket == bucket] == list(range(len(turns)))
+        expected = np.arange(1, 2001) * count / sum(records)
+        assert np.abs(np.cumsum([turn_bucket == bucket for turn_bucket, _ in all_turns]) - expected).max() < len(
+            records
+        )
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 1000])
 def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch, start):
     """The first steps are of different buckets."""
-    made = write(tmp_path, {"train": [250] * 16}, every=8, length=64, measured=True)
+    manifest = write(tmp_path, {"train": [250] * 16}, every=8, length=64, measured=True)
     read, pread = [], os.pread
-    monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
+    monkeypatch.setattr(os, "pread", lambda *arguments: (read.append(arguments[1]), pread(*arguments))[1])
     monkeypatch.setattr(tensorflow_rows, "AHEAD", 1)
     options = {"global_batch": 32, "seed": 0, "buckets": [(16, 4), (32, 4), (64, 4)]}
     next(iter(train_batches(str(tmp_path), start_step=start, **options).as_numpy_iterator()))
-    whole = sum(shard.bytes for shard in made.splits["train"].shards)
-    beside = made.index.bytes + made.lengths.bytes
-    assert beside < sum(read) + beside <= 2 * 0.05 * whole  # one batch more is read ahead, perhaps of another bucket
+    shard_bytes = sum(shard.bytes for shard in manifest.splits["train"].shards)
+    index_bytes = manifest.index.bytes + manifest.lengths.bytes
+    assert (
+        index_bytes < sum(read) + index_bytes <= 2 * 0.05 * shard_bytes
+    )  # one batch more is read ahead, perhaps of another bucket
 
 
 REFUSED = [

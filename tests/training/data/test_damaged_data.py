@@ -53,7 +53,7 @@ def test_an_encoder_without_heads_is_a_sentence() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e-6, "small"])
 def test_an_epsilon_that_is_no_number_is_named(config: ModelConfig | EncoderConfig, value: object) -> None:
     """With NaN every answer would be nonsense, with exit code 0."""
-    said = config.to_json()
-    name = "layer_norm_epsilon" if "layer_norm_epsilon" in said else "layer_norm_eps"
+    document = config.to_json()
+    name = "layer_norm_epsilon" if "layer_norm_epsilon" in document else "layer_norm_eps"
     with pytest.raises(UsageError, match=r"^m/config\.json says that layer_norm_epsilon is .*, which no model has"):
-        read_config(json.dumps({**said, name: value}).encode(), location="m/config.json")
+        read_config(json.dumps({**document, name: value}).encode(), location="m/config.json")

@@ -42,14 +42,14 @@ def test_settings_without_effect_are_refused(settings, message):
 
 
 def test_an_evaluation_of_several_has_each_and_their_mean():
-    each = [{"loss": 1.0, "accuracy": 0.5, "records": 10.0}, {"loss": 3.0, "em": 0.2, "records": 1000.0}]
-    assert validation.joined(["cola", "squad"], each) == {
+    scores = [{"loss": 1.0, "accuracy": 0.5, "records": 10.0}, {"loss": 3.0, "em": 0.2, "records": 1000.0}]
+    assert validation.joined(["cola", "squad"], scores) == {
         "loss": 2.0,
         "records": 1010.0,
         **{"cola/loss": 1.0, "cola/accuracy": 0.5, "cola/records": 10.0},
         **{"squad/loss": 3.0, "squad/em": 0.2, "squad/records": 1000.0},
     }
-    assert validation.joined(["cola"], each[:1]) == each[0]
+    assert validation.joined(["cola"], scores[:1]) == scores[0]
 
 
 def test_names_of_datasets_are_short_and_differ():

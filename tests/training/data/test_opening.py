@@ -45,14 +45,14 @@ def test_batches_are_what_a_step_needs(tmp_path, layout):
 @pytest.mark.parametrize(("batch", "limit"), [(4, 0), (11, 0), (5, 9)])
 def test_evaluation_reads_every_record_once(tmp_path, layout, batch, limit):
     write(tmp_path, {"validation": [5, 0, 6]}, layout=layout)
-    opened, seen = opening.open_split(Dataset(str(tmp_path)), "validation"), []
+    opened, tokens = opening.open_split(Dataset(str(tmp_path)), "validation"), []
     steps = list(eval_batches(opened, batch=batch, limit=limit))
     assert len(steps) == -(-(limit or 11) // batch)
     for step in steps:
         assert step["input_ids"].shape == (batch, INPUT)
         assert (step["input_ids"] != 0).sum(axis=1).min() >= 1
         weighs = (step["labels"] != -100).any(axis=1)
-        seen += step["input_ids"][weighs, 0].tolist()
+        tokens += step["input_ids"][weighs, 0].tolist()
         if layout == "packed":
             assert step["input_segment_ids"].shape == (batch, INPUT)
             continue
@@ -61,16 +61,16 @@ def test_evaluation_reads_every_record_once(tmp_path, layout, batch, limit):
             f"toy/validation/{number - 3}" for number in step["input_ids"][weighs, 0].tolist()
         ]
         assert all(set(row) <= {b"right", b""} for row in step["references"])
-    assert seen == list(range(3, 3 + (limit or 11)))
+    assert tokens == list(range(3, 3 + (limit or 11)))
 
 
 @pytest.mark.parametrize("shape", [None, [8, 8], [0], [-1], [10**9], []])
 def test_features_that_are_missing_or_of_an_absurd_shape_are_one_sentence(tmp_path, shape):
-    made = write(tmp_path, {"train": [4]})
-    features = {name: one for name, one in made.features.items() if name != "input_ids"}
+    manifest = write(tmp_path, {"train": [4]})
+    features = {name: feature for name, feature in manifest.features.items() if name != "input_ids"}
     if shape is not None:
         features["input_ids"] = Feature("int64", shape)
-    (tmp_path / "manifest.json").write_text(dataclasses.replace(made, features=features).sealed().dumps())
+    (tmp_path / "manifest.json").write_text(dataclasses.replace(manifest, features=features).sealed().dumps())
     with pytest.raises(T5prepError, match="other features than its settings make") as error:
         opening.open_split(Dataset(str(tmp_path)), "train")
     assert len(str(error.value).splitlines()) == 1
@@ -78,8 +78,8 @@ def test_features_that_are_missing_or_of_an_absurd_shape_are_one_sentence(tmp_pa
 
 def edited(**changes):
     def edit(out):
-        said = json.loads((out / "manifest.json").read_text())
-        (out / "manifest.json").write_text(json.dumps(said | changes))
+        document = json.loads((out / "manifest.json").read_text())
+        (out / "manifest.json").write_text(json.dumps(document | changes))
 
     return edit
 

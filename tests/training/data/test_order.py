@@ -12,17 +12,17 @@ from t5prep.training.data.order import PageOrder
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=20)
 
 
-def rows(pages: PageOrder, laid: order.Table, steps: int) -> list[list[tuple[int, int]]]:
+def rows(pages: PageOrder, table: order.Table, steps: int) -> list[list[tuple[int, int]]]:
     """Every global batch as (page, place), worked out lane by lane."""
-    windows = -(-steps // laid.steps)
-    batches: list[list[tuple[int, int]]] = [[] for _ in range(windows * laid.steps)]
-    for lane in range(laid.lanes):
+    windows = -(-steps // table.steps)
+    batches: list[list[tuple[int, int]]] = [[] for _ in range(windows * table.steps)]
+    for lane in range(table.lanes):
         for window in range(windows):
-            index = window * laid.lane_rows + np.arange(laid.lane_rows)
-            page, place = pages.records(np.array(lane), index)
+            index = window * table.lane_rows + np.arange(table.lane_rows)
+            page, record_index = pages.records(np.array(lane), index)
             permuted = order.shuffled(pages.seed, lane, index, pages.epoch(lane, index))
             for n, i in enumerate(permuted.tolist()):
-                batches[window * laid.steps + n // laid.width].append((int(page[i]), int(place[i])))
+                batches[window * table.steps + n // table.width].append((int(page[i]), int(record_index[i])))
     return batches[:steps]
 
 
@@ -30,38 +30,38 @@ def rows(pages: PageOrder, laid: order.Table, steps: int) -> list[list[tuple[int
 @given(SIZES, st.integers(1, 24), st.integers(-(2**63), 2**63), st.integers(0, 3))
 def test_every_run_of_an_epochs_rows_holds_every_record_once(sizes, global_batch, seed, epoch):
     records = sum(sizes)
-    laid = order.table(global_batch, records=64 * 30, every=2)
-    pages = PageOrder(np.array(sizes), seed, laid.lanes, laid.width)
-    batches = rows(pages, laid, records * 4 // global_batch + 1)
+    table = order.table(global_batch, records=64 * 30, every=2)
+    pages = PageOrder(np.array(sizes), seed, table.lanes, table.width)
+    batches = rows(pages, table, records * 4 // global_batch + 1)
     read = [row for batch in batches for row in batch][epoch * records : (epoch + 1) * records]
-    assert sorted(read) == [(page, place) for page, size in enumerate(sizes) for place in range(size)]
+    assert sorted(read) == [(page, record_index) for page, size in enumerate(sizes) for record_index in range(size)]
 
 
 def test_the_order_is_the_one_that_was_published():
     """Pinned: a change here silently reorders the data of every run that is resumed."""
-    laid = order.table(4, records=64 * 10, every=2)
-    assert laid == order.Table(lanes=4, width=1, steps=2)
-    read = rows(PageOrder(np.array([2, 2, 1, 2, 2, 2, 1]), 42, laid.lanes, laid.width), laid, 4)
-    assert [" ".join(f"{page}{place}" for page, place in batch) for batch in read] == PINNED
+    table = order.table(4, records=64 * 10, every=2)
+    assert table == order.Table(lanes=4, width=1, steps=2)
+    read = rows(PageOrder(np.array([2, 2, 1, 2, 2, 2, 1]), 42, table.lanes, table.width), table, 4)
+    assert [" ".join(f"{page}{record_index}" for page, record_index in batch) for batch in read] == PINNED
 
 
 @pytest.mark.parametrize("global_batch", [1, 97, 128, 1000])
 @pytest.mark.parametrize("records", [10, 40_000, 3_000_000])
 def test_little_is_read_before_the_first_batch(global_batch, records):
     every = shard_files.spacing(records)
-    laid = order.table(global_batch, records=records, every=every)
-    assert laid.lanes * laid.width == global_batch
+    table = order.table(global_batch, records=records, every=every)
+    assert table.lanes * table.width == global_batch
     # Three windows, because two are read ahead while the first batch is made, and the rest of a page for each lane.
-    most = 3 * laid.lanes * laid.lane_rows + laid.lanes * (every - 1)
-    assert most <= max(0.05 * records, 3.5 * global_batch + every)
+    max_records = 3 * table.lanes * table.lane_rows + table.lanes * (every - 1)
+    assert max_records <= max(0.05 * records, 3.5 * global_batch + every)
 
 
 @pytest.mark.parametrize("records", [30_000, 65_536, 131_072, 200_000, 262_144, 1_000_000])
 @pytest.mark.parametrize("global_batch", [8, 97, 128])
 def test_records_of_a_page_do_not_meet(global_batch, records):
     """A batch of up to 128 rows has one row of each lane, and each lane reads other pages."""
-    laid = order.table(global_batch, records=records, every=shard_files.spacing(records))
-    assert (laid.lanes, laid.width) == (global_batch, 1)
+    table = order.table(global_batch, records=records, every=shard_files.spacing(records))
+    assert (table.lanes, table.width) == (global_batch, 1)
 
 
 def test_places_and_company_are_those_of_a_full_shuffle():
@@ -69,15 +69,15 @@ def test_places_and_company_are_those_of_a_full_shuffle():
     places in two epochs correlated by 0.77."""
     shards, records, batch = 16, 40_000, 128
     sizes = np.tile([8] * 312 + [4], shards)
-    laid = order.table(batch, records=records, every=8)
-    pages = PageOrder(sizes, 3, laid.lanes, laid.width)
-    windows = -(-2 * records // (laid.lanes * laid.lane_rows))
-    lane = np.arange(laid.lanes)[:, None, None]
-    index = np.arange(windows * laid.lane_rows).reshape(1, windows, laid.lane_rows)
-    page, place = pages.records(lane, index)
+    table = order.table(batch, records=records, every=8)
+    pages = PageOrder(sizes, 3, table.lanes, table.width)
+    windows = -(-2 * records // (table.lanes * table.lane_rows))
+    lane = np.arange(table.lanes)[:, None, None]
+    index = np.arange(windows * table.lane_rows).reshape(1, windows, table.lane_rows)
+    page, record_index = pages.records(lane, index)
     permuted = order.shuffled(3, lane, index, pages.epoch(lane, index))
-    number = np.take_along_axis((np.cumsum(sizes) - sizes)[page] + place, permuted, axis=2)
-    read = number.reshape(laid.lanes, -1, laid.width).swapaxes(0, 1).ravel()
+    number = np.take_along_axis((np.cumsum(sizes) - sizes)[page] + record_index, permuted, axis=2)
+    read = number.reshape(table.lanes, -1, table.width).swapaxes(0, 1).ravel()
     first, second = (np.argsort(read[epoch * records : (epoch + 1) * records]) for epoch in (0, 1))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
     assert max(abs(np.corrcoef(places, np.arange(records))[0, 1]) for places in (first, second)) < 0.05

@@ -48,10 +48,10 @@ def test_an_epoch_holds_every_record_once(data, global_batch):
 
 
 def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
-    whole = ids(train_batches(data, global_batch=8, seed=1, with_ids=True), 64)
+    all_ids = ids(train_batches(data, global_batch=8, seed=1, with_ids=True), 64)
     for step in np.random.default_rng(0).integers(0, 60, 5).tolist():
         resumed = train_batches(data, global_batch=8, seed=1, start_step=step, with_ids=True)
-        assert ids(resumed, 2) == whole[step : step + 2]
+        assert ids(resumed, 2) == all_ids[step : step + 2]
 
 
 @pytest.mark.parametrize("hosts", [2, 4])
@@ -59,8 +59,8 @@ def test_hosts_see_together_what_one_host_sees(data, hosts):
     def of(host, hosts):
         return ids(train_batches(data, global_batch=8, seed=1, start_step=3, host=host, hosts=hosts, with_ids=True), 9)
 
-    together = zip(*(of(host, hosts) for host in range(hosts)), strict=True)
-    assert [list(itertools.chain(*step)) for step in together] == of(0, 1)
+    host_steps = zip(*(of(host, hosts) for host in range(hosts)), strict=True)
+    assert [list(itertools.chain(*step)) for step in host_steps] == of(0, 1)
 
 
 def test_a_mixture_keeps_its_rates_and_can_be_resumed(tmp_path):
@@ -71,15 +71,15 @@ def test_a_mixture_keeps_its_rates_and_can_be_resumed(tmp_path):
     def read(steps, **options):
         return ids(train_batches(both, global_batch=8, seed=3, rates=[3, 1], with_ids=True, **options), steps)
 
-    whole = read(64)  # a window
-    names = [name for step in whole for name in step]
+    all_ids = read(64)  # a window
+    names = [name for step in all_ids for name in step]
     assert sum(name.startswith("b/") for name in names) == len(names) // 4
-    counted = [names.count(f"b/train/{n}") for n in range(27)]
-    assert max(counted) - min(counted) <= 1  # no record is repeated before the others are seen
+    counts = [names.count(f"b/train/{n}") for n in range(27)]
+    assert max(counts) - min(counts) <= 1  # no record is repeated before the others are seen
     for step in (7, 19):
-        assert read(3, start_step=step) == whole[step : step + 3]
+        assert read(3, start_step=step) == all_ids[step : step + 3]
     halves = [read(5, start_step=2, host=host, hosts=2) for host in (0, 1)]
-    assert [a + b for a, b in zip(*halves, strict=True)] == whole[2:7]
+    assert [a + b for a, b in zip(*halves, strict=True)] == all_ids[2:7]
 
 
 def test_datasets_of_different_lengths_are_padded_to_the_longest(tmp_path):
@@ -110,14 +110,14 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
     monkeypatch.undo()
     write(tmp_path, {"train": [250] * 16}, every=8)
     read, pread = [], os.pread
-    monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
+    monkeypatch.setattr(os, "pread", lambda *arguments: (read.append(arguments[1]), pread(*arguments))[1])
     before_a_batch, decode = [], RecordDecoder.__call__
-    note = lambda own, rows: (before_a_batch.append(sum(read)), decode(own, rows))[1]  # noqa: E731
+    note = lambda decoder, rows: (before_a_batch.append(sum(read)), decode(decoder, rows))[1]  # noqa: E731
     monkeypatch.setattr(RecordDecoder, "__call__", note)
     batches = train_batches(str(tmp_path), global_batch=32, seed=0, start_step=start)
     next(iter(batches.as_numpy_iterator()))
-    made = opening.open_split(Dataset(str(tmp_path)), "train")
-    assert 0 < before_a_batch[0] <= 0.05 * sum(shard.bytes for shard in made.shards)
+    split = opening.open_split(Dataset(str(tmp_path)), "train")
+    assert 0 < before_a_batch[0] <= 0.05 * sum(shard.bytes for shard in split.shards)
 
 
 def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
@@ -132,9 +132,9 @@ def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
 
 
 def broken(shard):
-    whole = bytearray(shard.read_bytes())
-    whole[40] ^= 1
-    shard.write_bytes(whole)
+    content = bytearray(shard.read_bytes())
+    content[40] ^= 1
+    shard.write_bytes(content)
 
 
 SPOILT = [
@@ -159,7 +159,10 @@ def test_a_page_with_a_record_too_few_or_many_or_altered_is_broken():
     pages = [b"".join(framed[:2]), b"".join(framed[2:])]
     read = tfrecord.Records(pages, tfrecord.cut_records(pages, counts))
     assert read.serialized() == [bytes([n]) * n for n in range(5)]
-    altered = [pages[1][:at] + bytes([pages[1][at] ^ 1]) + pages[1][at + 1 :] for at in (0, 13, 15, len(pages[1]) - 1)]
+    altered = [
+        pages[1][:offset] + bytes([pages[1][offset] ^ 1]) + pages[1][offset + 1 :]
+        for offset in (0, 13, 15, len(pages[1]) - 1)
+    ]
     for wrong, number in (
         ([pages[0], pages[1][:-1]], 1),
         ([pages[0] + framed[0], pages[1]], 0),

@@ -20,18 +20,26 @@ def ids(data, steps, **options):
 
 
 def reads(front):
-    return [one for one in front.seen if one.method == "GET" and "tfrecord" in one.name and "alt=media" in one.url]
+    return [
+        request
+        for request in front.seen
+        if request.method == "GET" and "tfrecord" in request.name and "alt=media" in request.url
+    ]
 
 
 @pytest.mark.parametrize("start", [0, 777])
 def test_little_is_read_before_the_first_batch(front, bucket, tmp_path, start):
     """Of eight shards, at most a tenth, with what is read ahead meanwhile: pages, and no shard from its beginning."""
-    made = write(tmp_path / "data", {"train": [250] * 8}, every=8)
+    manifest = write(tmp_path / "data", {"train": [250] * 8}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
     front.seen.clear()
     assert ids(f"{bucket}/data", 1, start_step=start) == ids(str(tmp_path / "data"), 1, start_step=start)
-    assert 0 < sum(one.answered for one in reads(front)) <= 0.1 * sum(s.bytes for s in made.splits["train"].shards)
-    assert len({one.name for one in reads(front)}) > 1
+    assert (
+        0
+        < sum(request.answered for request in reads(front))
+        <= 0.1 * sum(s.bytes for s in manifest.splits["train"].shards)
+    )
+    assert len({request.name for request in reads(front)}) > 1
 
 
 def test_an_epoch_with_faults_is_that_of_the_disk(front, bucket, tmp_path, monkeypatch):
@@ -40,14 +48,14 @@ def test_an_epoch_with_faults_is_that_of_the_disk(front, bucket, tmp_path, monke
     upload(tmp_path / "data", f"{bucket}/data")
     monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (60.0, 0.5))
     front.stalled, tenth, struck = 1.0, every(6, "503", "cut", "stall"), []
-    front.fault = lambda seen: (found := tenth(seen)) and (struck.append(found) or found)
-    whole = ids(f"{bucket}/data", 16)
-    assert whole == ids(str(tmp_path / "data"), 16)
-    assert sorted(name for step in whole[:15] for name in step) == sorted(f"toy/train/{n}" for n in range(120))
+    front.fault = lambda request: (fault := tenth(request)) and (struck.append(fault) or fault)
+    all_ids = ids(f"{bucket}/data", 16)
+    assert all_ids == ids(str(tmp_path / "data"), 16)
+    assert sorted(name for step in all_ids[:15] for name in step) == sorted(f"toy/train/{n}" for n in range(120))
     hosts = [ids(f"{bucket}/data", 5, host=host, hosts=2) for host in (0, 1)]
-    assert [one + other for one, other in zip(*hosts, strict=True)] == whole[:5]
+    assert [first_host + second_host for first_host, second_host in zip(*hosts, strict=True)] == all_ids[:5]
     for start in (1, 7, 14):
-        assert ids(f"{bucket}/data", 2, start_step=start) == whole[start : start + 2]
+        assert ids(f"{bucket}/data", 2, start_step=start) == all_ids[start : start + 2]
     read = eval_batches(opening.open_split(Dataset(f"{bucket}/data"), "validation"), batch=8)
     names = [name.decode() for batch in read for name in batch["id"].tolist() if name]
     assert names == [f"toy/validation/{n}" for n in range(17)]

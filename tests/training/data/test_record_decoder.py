@@ -124,9 +124,9 @@ def test_no_bytes_make_it_read_outside_a_record() -> None:
 
     TensorFlow's quick parser stops at a field that it does not know, which protobuf's own passes over.
     """
-    random, whole = np.random.default_rng(0), serialized(a=[1, 200, 30_000, 4], b=[-100, 2], id=[5])
+    random, intact_record = np.random.default_rng(0), serialized(a=[1, 200, 30_000, 4], b=[-100, 2], id=[5])
     for _ in range(2000):
-        changed = np.frombuffer(whole, np.uint8).copy()
+        changed = np.frombuffer(intact_record, np.uint8).copy()
         changed[random.integers(len(changed))] = random.integers(256)
         record = changed[: random.integers(len(changed) - 3, len(changed) + 1)].tobytes()
         try:
@@ -136,23 +136,23 @@ def test_no_bytes_make_it_read_outside_a_record() -> None:
         try:
             expected = [by_tensorflow([record])[name][0] for name in "ab"]
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError):  # its message has the record's bytes
-            told = tf.train.Example.FromString(record).features.feature
-            expected = [np.array(told[name].int64_list.value, np.int64).astype(np.int32) for name in "ab"]
+            parsed_features = tf.train.Example.FromString(record).features.feature
+            expected = [np.array(parsed_features[name].int64_list.value, np.int64).astype(np.int32) for name in "ab"]
         assert all(np.array_equal(ids[0], values) for ids, values in zip(read, expected, strict=True))
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged"])
 def test_batches_of_unusual_records_are_those_of_usual_ones(tmp_path, monkeypatch, layout: str) -> None:
     places = [str(tmp_path / name) for name in ("one", "two")]
-    for place, count, length in zip(places, (41, 23), (12, 12 if layout == "padded" else 8), strict=True):
-        write(tmp_path / place, {"train": [count, 17]}, length=length, every=4)
+    for path, count, length in zip(places, (41, 23), (12, 12 if layout == "padded" else 8), strict=True):
+        write(tmp_path / path, {"train": [count, 17]}, length=length, every=4)
     data = places[:1] if layout == "padded" else places
     for start in (0, 5):
         options = {"global_batch": 6, "seed": 3, "start_step": start}
         by_c = list(train_batches(data, **options).take(30).as_numpy_iterator())
         monkeypatch.setattr(features, "decode_rows", lambda *_: 0)  # as for a record that it does not know
-        others = list(train_batches(data, **options).take(30).as_numpy_iterator())
+        fallback_batches = list(train_batches(data, **options).take(30).as_numpy_iterator())
         monkeypatch.undo()
-        for one, other in zip(by_c, others, strict=True):
-            assert one.keys() == other.keys()
-            assert all(np.array_equal(one[name], other[name]) for name in one)
+        for batch, fallback_batch in zip(by_c, fallback_batches, strict=True):
+            assert batch.keys() == fallback_batch.keys()
+            assert all(np.array_equal(batch[name], fallback_batch[name]) for name in batch)

@@ -32,18 +32,18 @@ from t5prep.training.published import safetensors_file
 TEXTS = ["a gorgeous , witty , seductive movie .", "unflinchingly bleak", "", "it 's a charming journey .", "movie"] * 3
 
 
-def t5_encoder(place: Path, *, seed: int = 0, vocab_size: int = 8128) -> Path:
+def t5_encoder(folder: Path, *, seed: int = 0, vocab_size: int = 8128) -> Path:
     """A tiny T5 1.1 of which only the encoder is there, with the sample's tokenizer, as google/t5-v1_1-xxl's encoder."""
     shape = ModelConfig(
         vocab_size=vocab_size, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2,
         feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False,
     )  # fmt: skip
-    place.mkdir(parents=True)
-    (place / "config.json").write_text(json.dumps(shape.to_json() | {"architectures": ["T5EncoderModel"]}))
-    (place / "spiece.model").write_bytes(sample.tokenizer_path().read_bytes())
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(shape.to_json() | {"architectures": ["T5EncoderModel"]}))
+    (folder / "spiece.model").write_bytes(sample.tokenizer_path().read_bytes())
     layouts = of_encoder(shape)
-    write_layouts(place / WEIGHTS_NAME, layouts, draw(layouts, seed=seed))
-    return place
+    write_layouts(folder / WEIGHTS_NAME, layouts, draw(layouts, seed=seed))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +53,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def texts_of(folder: Path, *, names: tuple[str, ...] = ("vectors",)) -> dict[str, np.ndarray]:
     """What a reader finds: the vectors of each text by its id, of all files in the manifest's order."""
-    found: dict[str, np.ndarray] = {}
-    for one in json.loads((folder / MANIFEST).read_text())["shards"]:
-        content = (folder / one["name"]).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == one["sha256"]
+    vectors_by_id: dict[str, np.ndarray] = {}
+    for shard in json.loads((folder / MANIFEST).read_text())["shards"]:
+        content = (folder / shard["name"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == shard["sha256"]
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         ids = json.loads(header["__metadata__"]["ids"])
-        stored = safetensors_file.tensors(folder / one["name"]) if "starts" not in header else {}
+        stored = safetensors_file.tensors(folder / shard["name"]) if "starts" not in header else {}
         if stored:
             vectors = stored["vectors"].read()
-            found |= dict(zip(ids, vectors, strict=True))
+            vectors_by_id |= dict(zip(ids, vectors, strict=True))
             continue
         begin, end = header["starts"]["data_offsets"]
         offset = 8 + int.from_bytes(content[:8], "little")
@@ -72,8 +72,8 @@ def texts_of(folder: Path, *, names: tuple[str, ...] = ("vectors",)) -> dict[str
         values = np.frombuffer(content[offset + begin : offset + end], kind).reshape(header["vectors"]["shape"])
         if kind == "<u2":
             values = (values.astype(np.uint32) << 16).view(np.float32)
-        found |= {id: values[starts[at] : starts[at + 1]] for at, id in enumerate(ids)}
-    return found
+        vectors_by_id |= {id: values[starts[index] : starts[index + 1]] for index, id in enumerate(ids)}
+    return vectors_by_id
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -81,33 +81,37 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_each_text_has_the_vectors_of_its_tokens(model: str, tmp_path: Path) -> None:
-    rows = [{"id": f"n{at}", "caption": text} for at, text in enumerate(TEXTS)] + [{"id": "null", "caption": None}]
-    made = t5prep.embed(
+    rows = [{"id": f"n{index}", "caption": text} for index, text in enumerate(TEXTS)] + [
+        {"id": "null", "caption": None}
+    ]
+    summary = t5prep.embed(
         model, rows, out=str(tmp_path / "out"), column="caption", dtype="float32", batch=4, shard_rows=6
     )
-    assert (made.rows, made.texts, made.files, made.kept, made.width) == (16, 15, 3, 0, 16)
-    assert made.missing == {"no text": 1}
-    found = texts_of(tmp_path / "out")
+    assert (summary.rows, summary.texts, summary.files, summary.kept, summary.width) == (16, 15, 3, 0, 16)
+    assert summary.missing == {"no text": 1}
+    vectors_by_id = texts_of(tmp_path / "out")
     tokenizer = loading.load("sample:")
-    assert [len(found[f"n{at}"]) for at in range(5)] == [len(tokenizer.encode(text)) + 1 for text in TEXTS[:5]]
-    assert len(found["n2"]) == 1  # an empty text is EOS alone: what training without a caption needs
-    np.testing.assert_allclose(found["n0"], found["n5"], atol=1e-6)
+    assert [len(vectors_by_id[f"n{index}"]) for index in range(5)] == [
+        len(tokenizer.encode(text)) + 1 for text in TEXTS[:5]
+    ]
+    assert len(vectors_by_id["n2"]) == 1  # an empty text is EOS alone: what training without a caption needs
+    np.testing.assert_allclose(vectors_by_id["n0"], vectors_by_id["n5"], atol=1e-6)
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
-    assert manifest["tokens"] == made.tokens == sum(map(len, found.values()))
+    assert manifest["tokens"] == summary.tokens == sum(map(len, vectors_by_id.values()))
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        MANIFEST, *(one["name"] for one in manifest["shards"])
+        MANIFEST, *(shard["name"] for shard in manifest["shards"])
     }  # fmt: skip
 
 
 def test_poolings_and_padding_are_of_the_same_vectors(model: str, tmp_path: Path) -> None:
     def embedded(name: str, **choices: Any) -> dict[str, np.ndarray]:
-        asked = {"dtype": "float32", "batch": 5, "length": 12, **choices}
-        t5prep.embed(model, TEXTS[:5], out=str(tmp_path / name), **asked)
+        options = {"dtype": "float32", "batch": 5, "length": 12, **choices}
+        t5prep.embed(model, TEXTS[:5], out=str(tmp_path / name), **options)
         return texts_of(tmp_path / name)
 
-    whole, halves = embedded("whole"), embedded("halves", dtype="bfloat16")
+    token_vectors, halves = embedded("whole"), embedded("halves", dtype="bfloat16")
     mean, normal = embedded("mean", pooling="mean"), embedded("normal", pooling="mean", normalize=True)
-    for id, vectors in whole.items():
+    for id, vectors in token_vectors.items():
         np.testing.assert_allclose(mean[id], vectors.mean(axis=0), atol=1e-5)
         np.testing.assert_allclose(normal[id], mean[id] / np.linalg.norm(mean[id]), atol=1e-5)
         np.testing.assert_allclose(halves[id], vectors, rtol=1 / 128)
@@ -118,37 +122,37 @@ def test_poolings_and_padding_are_of_the_same_vectors(model: str, tmp_path: Path
     assert (header["vectors"]["shape"], header["mask"]["shape"]) == ([5, 12, 16], [5, 12])
     mask = np.frombuffer(raw[begin + header["mask"]["data_offsets"][0] :], np.uint8).reshape(5, 12)
     vectors = np.frombuffer(raw[begin : begin + 5 * 12 * 16 * 4], "<f4").reshape(5, 12, 16)
-    for own, real, id in zip(vectors, mask, whole, strict=True):
-        np.testing.assert_allclose(own[real > 0], whole[id], atol=1e-5)
+    for row_vectors, real, id in zip(vectors, mask, token_vectors, strict=True):
+        np.testing.assert_allclose(row_vectors[real > 0], token_vectors[id], atol=1e-5)
 
 
 def test_only_what_is_missing_or_altered_is_computed_again(model: str, tmp_path: Path) -> None:
     source, out = tmp_path / "captions.txt", tmp_path / "out"
     source.write_text("\n".join(text or "x" for text in TEXTS))
-    asked: dict[str, Any] = {"out": str(out), "dtype": "float32", "batch": 4, "shard_rows": 4}
-    assert t5prep.embed(model, source, **asked).kept == 0
-    before = content(out)
-    assert t5prep.embed(model, source, **asked).kept == 4
+    options: dict[str, Any] = {"out": str(out), "dtype": "float32", "batch": 4, "shard_rows": 4}
+    assert t5prep.embed(model, source, **options).kept == 0
+    expected_files = content(out)
+    assert t5prep.embed(model, source, **options).kept == 4
     altered = out / "vectors-00002.safetensors"
     altered.write_bytes(altered.read_bytes()[:-1] + b"!")
     (out / "vectors-00000.safetensors").unlink()
     os.mkfifo(out / "vectors-00000.safetensors")  # writing into it would wait for a reader
-    again = t5prep.embed(model, source, **asked)
-    assert (again.kept, again.files) == (2, 4)
-    assert content(out) == before
+    summary = t5prep.embed(model, source, **options)
+    assert (summary.kept, summary.files) == (2, 4)
+    assert content(out) == expected_files
     (out / MANIFEST).write_text("{")  # nothing says what these files are
     with pytest.raises(OutputError, match="holds something that is not vectors"):
-        t5prep.embed(model, source, **asked)
+        t5prep.embed(model, source, **options)
 
 
 def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     t5prep.embed(model, TEXTS, out=str(out), batch=4)
-    other, moved = t5_encoder(tmp_path / "other", seed=1), t5_encoder(tmp_path / "moved")
+    other_folder, moved = t5_encoder(tmp_path / "other", seed=1), t5_encoder(tmp_path / "moved")
     assert t5prep.embed(str(moved), TEXTS, out=str(out), batch=4).kept == 1  # the same model elsewhere
-    before = content(out)
+    expected_files = content(out)
     with pytest.raises(OutputError, match="made with another model"):
-        t5prep.embed(str(other), TEXTS, out=str(out), batch=4)
+        t5prep.embed(str(other_folder), TEXTS, out=str(out), batch=4)
     with pytest.raises(OutputError, match="made with another pooling"):
         t5prep.embed(model, TEXTS, out=str(out), batch=4, pooling="mean")
     with pytest.raises(OutputError, match="made with another source"):
@@ -159,7 +163,7 @@ def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) ->
     write_layouts(moved / WEIGHTS_NAME, of_encoder(config), changed)
     with pytest.raises(OutputError, match="made with another model"):
         t5prep.embed(str(moved), TEXTS, out=str(out), batch=4)
-    assert content(out) == before
+    assert content(out) == expected_files
     small = t5_encoder(tmp_path / "small", vocab_size=1100)
     with pytest.raises(UsageError, match="has 1,100 embeddings, and the tokenizer 8,000 ids"):
         t5prep.embed(str(small), TEXTS, out=str(tmp_path / "new"))
@@ -167,31 +171,31 @@ def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) ->
     (tmp_path / "full" / "thesis.tex").write_text("all of it")
     with pytest.raises(OutputError, match=r"not vectors \(thesis\.tex\)"):
         t5prep.embed(model, TEXTS, out=str(tmp_path / "full"))
-    for wrong, said in (
+    for wrong, message in (
         ({"pooling": "max"}, "it is one of auto, none, mean, first"),
         ({"normalize": True}, "--pooling mean"),
         ({"padded": True, "pooling": "mean"}, "makes one of a text"),
         ({"length": -1}, "--length -1: it is at least 0"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             t5prep.embed(model, TEXTS, out=str(tmp_path / "new"), **wrong)
 
 
 def test_an_encoder_without_its_head_is_embedded(tmp_path: Path) -> None:
-    place = encoders.bert(tmp_path / "bert")
-    words = loading.load(str(place))
+    folder = encoders.bert(tmp_path / "bert")
+    words = loading.load(str(folder))
     shape = EncoderConfig(vocab_size=words.vocab_size, d_model=16, d_ff=24, num_layers=2, num_heads=2, max_positions=40)
-    (place / "config.json").write_text(json.dumps(shape.to_json()))
+    (folder / "config.json").write_text(json.dumps(shape.to_json()))
     layouts = of_encoder(shape)
-    write_layouts(place / WEIGHTS_NAME, layouts, draw(layouts, seed=0))
+    write_layouts(folder / WEIGHTS_NAME, layouts, draw(layouts, seed=0))
     out = tmp_path / "out"
-    said = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli.main,
-        ["embed", str(place), "-", "--out", str(out), "--pooling", "first", "--json"],
+        ["embed", str(folder), "-", "--out", str(out), "--pooling", "first", "--json"],
         input="\n".join(TEXTS[:2]),
     )
-    assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout) == {
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {
         "out": str(out), "rows": 2, "texts": 2, "tokens": sum(len(words.encode(text)) + 2 for text in TEXTS[:2]),
         "cut": 0, "width": 16, "files": 1, "kept": 0, "missing": {},
     }  # fmt: skip
@@ -214,11 +218,11 @@ def test_eight_devices_compute_the_same(model: str, tmp_path: Path) -> None:
     assert_near(texts_of(tmp_path / "eight"), texts_of(tmp_path / "one"))
 
 
-def assert_near(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert found.keys() == wanted.keys()
-    largest = max(np.abs(vectors).max() for vectors in wanted.values())
-    for id, vectors in wanted.items():
-        np.testing.assert_allclose(found[id], vectors, atol=1e-5 * largest, rtol=0)
+def assert_near(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert actual.keys() == expected.keys()
+    largest = max(np.abs(vectors).max() for vectors in expected.values())
+    for id, vectors in expected.items():
+        np.testing.assert_allclose(actual[id], vectors, atol=1e-5 * largest, rtol=0)
 
 
 @pytest.mark.extra("fake-gcs-server")
@@ -226,11 +230,11 @@ def test_vectors_in_a_bucket_are_those_in_a_folder(bucket: str, model: str, tmp_
     """The same bytes, of which none is computed again."""
     source = tmp_path / "captions.txt"
     source.write_text("\n".join(text or "x" for text in TEXTS))
-    asked: dict[str, Any] = {"dtype": "float32", "batch": 8, "shard_rows": 4}
-    t5prep.embed(model, source, out=str(tmp_path / "one"), **asked)
-    assert [t5prep.embed(model, source, out=f"{bucket}/vectors", **asked).kept for _ in range(2)] == [0, 4]
-    found = {name: gcs.read(f"{bucket}/vectors/{name}") for name in gcs.objects(f"{bucket}/vectors")}
-    assert found == content(tmp_path / "one")
+    options: dict[str, Any] = {"dtype": "float32", "batch": 8, "shard_rows": 4}
+    t5prep.embed(model, source, out=str(tmp_path / "one"), **options)
+    assert [t5prep.embed(model, source, out=f"{bucket}/vectors", **options).kept for _ in range(2)] == [0, 4]
+    bucket_files = {name: gcs.read(f"{bucket}/vectors/{name}") for name in gcs.objects(f"{bucket}/vectors")}
+    assert bucket_files == content(tmp_path / "one")
 
 
 ON_HOSTS = """
@@ -242,29 +246,29 @@ t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype="float32", batch=8
 @pytest.mark.slow
 def test_two_hosts_write_what_one_does(model: str, tmp_path: Path) -> None:
     """Two processes share the files of vectors between them."""
-    from tests.training.test_training_hosts import ended, start
+    from tests.training.test_training_hosts import collect_stderr, start
 
     source = tmp_path / "captions.txt"
     source.write_text("\n".join(text or "x" for text in TEXTS))
     t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8, shard_rows=4)
     processes = start([sys.executable, "-c", ON_HOSTS, model, str(source), str(tmp_path / "two")])
-    said = ended(processes)
-    assert [one.returncode for one in processes] == [0, 0], said
+    output = collect_stderr(processes)
+    assert [process.returncode for process in processes] == [0, 0], output
     assert_near(texts_of(tmp_path / "two"), texts_of(tmp_path / "one"))
 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str, tmp_path: Path) -> None:
     """A killed process leaves no false vectors; another test removes and alters files itself."""
-    source, drawn = tmp_path / "captions.txt", random.Random(7)
-    source.write_text("\n".join(drawn.choice(TEXTS) + f" {number}" for number in range(3000)))
+    source, chooser = tmp_path / "captions.txt", random.Random(7)
+    source.write_text("\n".join(chooser.choice(TEXTS) + f" {number}" for number in range(3000)))
     command = [sys.executable, "-m", "t5prep.cli", "embed", model, str(source), "--shard-rows", "100", "--out"]
     t5prep.embed(model, source, out=str(tmp_path / "whole"), shard_rows=100)
-    killed, made = 0, lambda: list((tmp_path / "killed").glob("*.safetensors"))
+    killed, list_shards = 0, lambda: list((tmp_path / "killed").glob("*.safetensors"))
     for _ in range(2):
         running = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
-        wanted = len(made()) + drawn.randrange(1, 10)  # of thirty shards
-        while len(made()) < wanted and running.poll() is None:
+        kill_threshold = len(list_shards()) + chooser.randrange(1, 10)  # of thirty shards
+        while len(list_shards()) < kill_threshold and running.poll() is None:
             time.sleep(0.01)
         running.send_signal(signal.SIGKILL)
         killed += running.wait() == -signal.SIGKILL
@@ -279,19 +283,19 @@ def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
     """The encoder of each kind of model, alone, beside transformers."""
     words = {"t5": Path("sample:"), "umt5": Path("sample:")}
     words |= {"bert": encoders.bert(tmp_path / "words"), "modernbert": encoders.modernbert(tmp_path / "more_words")}
-    texts, given = [text for text in TEXTS if text], {}
-    for name, place in words.items():
-        tokenizer = loading.load(str(place))
+    texts, arrays = [text for text in TEXTS if text], {}
+    for name, path in words.items():
+        tokenizer = loading.load(str(path))
         rows = [[*tokenizer.frame.first, *tokenizer.encode(text), *tokenizer.frame.last] for text in texts]
         length = max(map(len, rows))
-        given[f"{name}/ids"] = np.array([row + [tokenizer.pad_id] * (length - len(row)) for row in rows])
-        given[f"{name}/mask"] = np.array([[1] * len(row) + [0] * (length - len(row)) for row in rows])
-    np.savez(tmp_path / "ids.npz", **given)
+        arrays[f"{name}/ids"] = np.array([row + [tokenizer.pad_id] * (length - len(row)) for row in rows])
+        arrays[f"{name}/mask"] = np.array([[1] * len(row) + [0] * (length - len(row)) for row in rows])
+    np.savez(tmp_path / "ids.npz", **arrays)
     beside.pytorch("torch_vectors.py", tmp_path, tmp_path / "ids.npz")
-    for name, place in words.items():
+    for name, path in words.items():
         out = tmp_path / f"of_{name}"
-        t5prep.embed(str(tmp_path / name), texts, out=str(out), dtype="float32", batch=4, tokenizer=str(place))
-        found, wanted = list(texts_of(out).values()), np.load(tmp_path / f"{name}.npz")["vectors"]
-        for own, expected, mask in zip(found, wanted, given[f"{name}/mask"], strict=True):
+        t5prep.embed(str(tmp_path / name), texts, out=str(out), dtype="float32", batch=4, tokenizer=str(path))
+        actual, references = list(texts_of(out).values()), np.load(tmp_path / f"{name}.npz")["vectors"]
+        for text_vectors, expected, mask in zip(actual, references, arrays[f"{name}/mask"], strict=True):
             real = expected[mask > 0]
-            np.testing.assert_allclose(own, real, atol=1e-5 * np.abs(real).max(), rtol=0, err_msg=name)
+            np.testing.assert_allclose(text_vectors, real, atol=1e-5 * np.abs(real).max(), rtol=0, err_msg=name)

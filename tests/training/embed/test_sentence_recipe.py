@@ -46,28 +46,28 @@ def dense(width: int, *, seed: int, activation: str, bias: bool = True) -> tuple
     }
 
 
-def write(folder: Path, *modules: tuple[str, dict[str, Any]], length: int = 24, **own: Any) -> Path:
+def write(folder: Path, *modules: tuple[str, dict[str, Any]], length: int = 24, **settings: Any) -> Path:
     """A tiny BERT, cased, with its modules: the files that SentenceTransformer.save_pretrained writes."""
     encoders.bert(folder, lowercase=False)
     (folder / "config.json").write_text(json.dumps(SHAPE))
     config = read_config(json.dumps(SHAPE).encode(), location=folder)
     save_weights(folder, config, random_weights(config, seed=2))
     (folder / "sentence_bert_config.json").write_text(
-        json.dumps({"max_seq_length": length, "do_lower_case": False, **own})
+        json.dumps({"max_seq_length": length, "do_lower_case": False, **settings})
     )
     listed = [{"idx": 0, "name": "0", "path": "", "type": f"{SOURCE}.Transformer"}]
     for number, (kind, about) in enumerate(modules, 1):
-        place = folder / f"{number}_{kind}"
-        place.mkdir()
-        listed.append({"idx": number, "name": str(number), "path": place.name, "type": f"{SOURCE}.{kind}"})
+        module_folder = folder / f"{number}_{kind}"
+        module_folder.mkdir()
+        listed.append({"idx": number, "name": str(number), "path": module_folder.name, "type": f"{SOURCE}.{kind}"})
         if kind == "Dense":
             generator = np.random.default_rng(about.pop("seed"))
             matrix = generator.normal(size=(about["out_features"], about["in_features"])).astype(np.float32) / 3
             tensors = {"linear.weight": matrix}
             if about["bias"]:
                 tensors["linear.bias"] = generator.normal(size=about["out_features"]).astype(np.float32)
-            save_file(tensors, place / "model.safetensors")
-        (place / "config.json").write_text(json.dumps(about))
+            save_file(tensors, module_folder / "model.safetensors")
+        (module_folder / "config.json").write_text(json.dumps(about))
     (folder / "modules.json").write_text(json.dumps(listed))
     return folder
 
@@ -104,12 +104,12 @@ for model in models:
 @pytest.fixture(scope="module")
 def encoded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folder of each recipe's model, with what sentence-transformers makes of TEXTS, by one process for all."""
-    place = tmp_path_factory.mktemp("encoded")
+    folder = tmp_path_factory.mktemp("encoded")
     models = {}
-    for number, (name, (modules, own)) in enumerate(RECIPES.items()):
-        models[name] = write(place / str(number), *[(kind, dict(about)) for kind, about in modules], **own)
-    asked = [json.dumps([str(model) for model in models.values()]), json.dumps(TEXTS)]
-    subprocess.run([sys.executable, "-c", ENCODED, *asked], check=True, capture_output=True)
+    for number, (name, (modules, settings)) in enumerate(RECIPES.items()):
+        models[name] = write(folder / str(number), *[(kind, dict(about)) for kind, about in modules], **settings)
+    arguments = [json.dumps([str(model) for model in models.values()]), json.dumps(TEXTS)]
+    subprocess.run([sys.executable, "-c", ENCODED, *arguments], check=True, capture_output=True)
     return models
 
 

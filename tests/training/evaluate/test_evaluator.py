@@ -32,10 +32,10 @@ def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.M
     )  # fmt: skip
     sizes = []
 
-    def counted(*_: Any, **__: Any) -> Any:
+    def count_rows(*_: Any, **__: Any) -> Any:
         return lambda weights, batch: (sizes.append(len(batch["input_ids"])), answering.echo()(weights, batch))[1]
 
-    answering.no_model(monkeypatch, counted)
+    answering.no_model(monkeypatch, count_rows)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"),
         batch=10**11, tokenizer=WORDS, dtype=tf.float32,
@@ -77,27 +77,30 @@ def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
         preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
         options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
     )  # fmt: skip
-    drawn = []
+    uniforms = []
 
-    def seen(*_: Any, **__: Any) -> Any:
+    def record_uniforms(*_: Any, **__: Any) -> Any:
         def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-            drawn.extend(batch.get("uniform", []))
+            uniforms.extend(batch.get("uniform", []))
             return answering.echo()(weights, batch)
 
         return answered
 
-    answering.no_model(monkeypatch, seen)
+    answering.no_model(monkeypatch, record_uniforms)
     for size in (2, 4):
         score = evaluator.Evaluator(
             TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=size, tokenizer=WORDS,
             dtype=tf.float32, limit=3, generation=Generation(sample=True, max_length=7, seed=5),
         )  # fmt: skip
         assert score({}).metrics["records"] == 3
-    assert len(drawn) == 8
-    assert drawn[0].shape == (1, 7)
+    assert len(uniforms) == 8
+    assert uniforms[0].shape == (1, 7)
     # The same for a row in any batch, and another one for another row.
-    assert all(np.array_equal(one, two) for one, two in zip(drawn[:3], drawn[4:7], strict=True))
-    assert not np.array_equal(drawn[0], drawn[1])
+    assert all(
+        np.array_equal(first_draw, second_draw)
+        for first_draw, second_draw in zip(uniforms[:3], uniforms[4:7], strict=True)
+    )
+    assert not np.array_equal(uniforms[0], uniforms[1])
 
 
 @pytest.mark.parametrize("targets", [("yes", "a backend team"), ("yes", "no")])
@@ -112,8 +115,8 @@ def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
         target_length=16,
     )  # fmt: skip
     reads, searched = [], []
-    whole = evaluator.eval_batches
-    monkeypatch.setattr(evaluator, "eval_batches", lambda *a, **k: (reads.append(1), whole(*a, **k))[1])
+    eval_batches = evaluator.eval_batches
+    monkeypatch.setattr(evaluator, "eval_batches", lambda *a, **k: (reads.append(1), eval_batches(*a, **k))[1])
     answering.no_model(monkeypatch, answering.echo)
     search = evaluator.answers_on_rows
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *a, **k: (searched.append(1), search(*a, **k))[1])
@@ -146,17 +149,17 @@ def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monk
         return answered
 
     answering.no_model(monkeypatch, wrong)
-    found = []
+    evaluations = []
     for size in (4, 5):
         score = evaluator.Evaluator(
             TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=size, tokenizer=WORDS,
             dtype=tf.float32,
         )  # fmt: skip
-        found.append(score({}, sample=3, score_each=True))
-    assert sorted(one.target for one in found[0].sample) == ["a backend team"] * 3 + ["the web team"] * 3
-    assert [one.id for one in found[0].sample] == [one.id for one in found[1].sample]
-    assert found[0].worst == []
-    assert all(one["scores"]["accuracy"] == 0.0 for one in found[0].predictions)
+        evaluations.append(score({}, sample=3, score_each=True))
+    assert sorted(answer.target for answer in evaluations[0].sample) == ["a backend team"] * 3 + ["the web team"] * 3
+    assert [answer.id for answer in evaluations[0].sample] == [answer.id for answer in evaluations[1].sample]
+    assert evaluations[0].worst == []
+    assert all(answer["scores"]["accuracy"] == 0.0 for answer in evaluations[0].predictions)
 
 
 def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
@@ -171,10 +174,10 @@ def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
             shape, layout=layout, opened=Dataset(data).split("validation"), batch=16, tokenizer=WORDS, dtype=tf.float32
         )
         tables.append(score(put_weights(random_weights(shape), layout.weights(shape))))
-    one, eight = tables
-    assert one.metrics["records"] % 8 != 0
-    assert eight.metrics["confusion"] == one.metrics["confusion"]
-    assert eight.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=1e-5)
-    assert [(row["id"], row["prediction"]) for row in eight.predictions] == [
-        (row["id"], row["prediction"]) for row in one.predictions
+    one_device, eight_devices = tables
+    assert one_device.metrics["records"] % 8 != 0
+    assert eight_devices.metrics["confusion"] == one_device.metrics["confusion"]
+    assert eight_devices.metrics["loss"] == pytest.approx(one_device.metrics["loss"], rel=1e-5)
+    assert [(row["id"], row["prediction"]) for row in eight_devices.predictions] == [
+        (row["id"], row["prediction"]) for row in one_device.predictions
     ]

@@ -24,7 +24,7 @@ from t5prep.training.evaluate.metrics import (
 
 # Their tokenizers come with packages of their own, or are downloaded.
 ELSEWHERE = ("bleu_ja_mecab", "bleu_ko_mecab", "bleu_flores101", "bleu_flores200")
-HERE = [name for name in metrics.METRICS if name not in ELSEWHERE]
+LOCAL_METRICS = [name for name in metrics.METRICS if name not in ELSEWHERE]
 
 
 def test_a_task_may_name_each_metric_and_no_other():
@@ -104,8 +104,8 @@ def test_rouge_agrees_with_rouge_score_on_real_predictions(large):
 
 
 def test_rouge_keeps_letters_of_every_script():
-    said = rouge(["Țara în care răsare soarele"], ["Țara in care rasare soarele"])
-    assert said["rouge1_f1"] == pytest.approx(3 / 5)
+    scores = rouge(["Țara în care răsare soarele"], ["Țara in care rasare soarele"])
+    assert scores["rouge1_f1"] == pytest.approx(3 / 5)
     assert rouge(["мама мыла раму"], ["мама мыла раму"])["rougeL_f1"] == 1.0
 
 
@@ -122,15 +122,15 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("language", DIFFERENT)
 def test_rouge_tears_no_word_at_a_combining_mark(language: str) -> None:
-    one, other = DIFFERENT[language]
-    assert rouge([one], [other])["rouge1_f1"] == 0.0
-    assert rouge([one], [one])["rougeLsum_f1"] == 1.0
+    text, other_text = DIFFERENT[language]
+    assert rouge([text], [other_text])["rouge1_f1"] == 0.0
+    assert rouge([text], [text])["rougeLsum_f1"] == 1.0
 
 
 @pytest.mark.parametrize("text", ["élève", "Việt Nam", "हिन्दी क़लम", "ガラス", "각하", "שָׁלוֹם", "İstanbul"])
 def test_rouge_of_canonically_equal_texts_is_one(text: str) -> None:
-    composed, apart = unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)
-    assert rouge([composed], [apart])["rougeL_f1"] == 1.0
+    composed, decomposed_text = unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)
+    assert rouge([composed], [decomposed_text])["rougeL_f1"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -149,16 +149,16 @@ def test_rouge_compares_letters_with_their_marks_where_words_are_not_divided(
     assert rouge([right], [said])["rouge1_f1"] == pytest.approx(overlap)
 
 
-@pytest.mark.parametrize("name", [name for name in HERE if name.startswith("bleu")])
+@pytest.mark.parametrize("name", [name for name in LOCAL_METRICS if name.startswith("bleu")])
 def test_bleu_and_chrf_are_sacrebleu_s(name: str) -> None:
     import sacrebleu
 
     right = ["今天天气很好，我们去公园吧。", "The cat sat, as it were, on the mat.", "私は寿司が好きです。"]
-    said = ["今天天气很好，我们去公园玩。", "A cat sat, as it is, on the mat.", "私は寿司が嫌いです。"]
+    predictions = ["今天天气很好，我们去公园玩。", "A cat sat, as it is, on the mat.", "私は寿司が嫌いです。"]
     tokenize = {"bleu_zh": "zh", "bleu_intl": "intl", "bleu_char": "char"}.get(name, "13a")
-    values = metrics.compute([name], references=right, predictions=said)
-    assert values[name] == sacrebleu.corpus_bleu(said, [right], tokenize=tokenize).score
-    assert values["chrf"] == sacrebleu.corpus_chrf(said, [right]).score
+    values = metrics.compute([name], references=right, predictions=predictions)
+    assert values[name] == sacrebleu.corpus_bleu(predictions, [right], tokenize=tokenize).score
+    assert values["chrf"] == sacrebleu.corpus_chrf(predictions, [right]).score
 
 
 def test_a_tokenizer_that_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,10 +186,10 @@ def test_rouge_takes_the_best_reference_and_normalizes_when_asked():
 @pytest.mark.extra("seeds")
 def test_bootstrap_surrounds_the_mean_and_is_the_same_each_time(large):
     targets, predictions = (side[:50] for side in large)
-    said = rouge(targets, predictions, bootstrap=True)
-    assert said == rouge(targets, predictions, bootstrap=True)
-    assert said != rouge(targets, predictions, bootstrap=True, seed=1)
-    assert said["rougeL_f1_low"] < said["rougeL_f1"] < said["rougeL_f1_high"]
+    scores = rouge(targets, predictions, bootstrap=True)
+    assert scores == rouge(targets, predictions, bootstrap=True)
+    assert scores != rouge(targets, predictions, bootstrap=True, seed=1)
+    assert scores["rougeL_f1_low"] < scores["rougeL_f1"] < scores["rougeL_f1_high"]
 
 
 def test_bleu():
@@ -198,20 +198,20 @@ def test_bleu():
     assert bleu(texts, ["x y z w v", "p q r s t"])["bleu"] < 5
     import sacrebleu
 
-    said = ["The rain falls on a plain in Spain.", "Nothing matters to us."]
+    predictions = ["The rain falls on a plain in Spain.", "Nothing matters to us."]
     both = [[texts[0], "Rain falls on a plain in Spain."], [texts[1]]]
-    expected = sacrebleu.corpus_bleu(said, [texts, ["Rain falls on a plain in Spain.", None]]).score
-    assert bleu(both, said)["bleu"] == pytest.approx(expected)
-    assert bleu(texts, said)["bleu"] < expected
+    expected = sacrebleu.corpus_bleu(predictions, [texts, ["Rain falls on a plain in Spain.", None]]).score
+    assert bleu(both, predictions)["bleu"] == pytest.approx(expected)
+    assert bleu(texts, predictions)["bleu"] < expected
 
 
 def test_classification():
-    said = classification(["none", "low", "high", "high"], ["none ", "high", "high", "<extra_id_0>"])
-    assert said["labels"] == ["high", "low", "none"]
-    assert said["confusion"] == [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
-    assert said["accuracy"] == 0.5
-    assert said["macro_f1"] == pytest.approx((2 / 4 + 0 + 1) / 3)
-    assert said["per_class"] == {
+    scores = classification(["none", "low", "high", "high"], ["none ", "high", "high", "<extra_id_0>"])
+    assert scores["labels"] == ["high", "low", "none"]
+    assert scores["confusion"] == [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
+    assert scores["accuracy"] == 0.5
+    assert scores["macro_f1"] == pytest.approx((2 / 4 + 0 + 1) / 3)
+    assert scores["per_class"] == {
         "high": {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 2},
         "low": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1},
         "none": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1},
@@ -220,16 +220,16 @@ def test_classification():
 
 def test_classes_have_the_order_of_their_task():
     references, predictions = ["none", "low", "high", "none"], ["none", "high", "high", "x"]
-    said = metrics.compute(
+    scores = metrics.compute(
         ["classification"], references=references, predictions=predictions, classes=["none", "low", "edit", "high"]
     )
-    assert said["labels"] == ["none", "low", "edit", "high"]
-    assert said["confusion"] == [[1, 0, 0, 0, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]]
-    assert said["per_class"]["edit"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    assert scores["labels"] == ["none", "low", "edit", "high"]
+    assert scores["confusion"] == [[1, 0, 0, 0, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]]
+    assert scores["per_class"]["edit"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
     # scikit-learn 1.7's precision_recall_fscore_support over the three labels that occur.
-    assert said["macro_precision"] == pytest.approx((1 + 0 + 1 / 2) / 3)
-    assert said["weighted_recall"] == pytest.approx((2 * 1 / 2 + 0 + 1) / 4)
-    assert said["weighted_f1"] == pytest.approx((2 * 2 / 3 + 0 + 2 / 3) / 4)
+    assert scores["macro_precision"] == pytest.approx((1 + 0 + 1 / 2) / 3)
+    assert scores["weighted_recall"] == pytest.approx((2 * 1 / 2 + 0 + 1) / 4)
+    assert scores["weighted_f1"] == pytest.approx((2 * 2 / 3 + 0 + 2 / 3) / 4)
 
 
 @pytest.mark.parametrize(
@@ -244,19 +244,19 @@ def test_classes_have_the_order_of_their_task():
     ],
 )
 def test_diacritics(reference, prediction, words, chars):
-    said = diacritics([reference], [prediction])
-    assert said == {"word_accuracy": pytest.approx(words), "char_accuracy": pytest.approx(chars)}
+    scores = diacritics([reference], [prediction])
+    assert scores == {"word_accuracy": pytest.approx(words), "char_accuracy": pytest.approx(chars)}
 
 
 @given(st.text("abc", max_size=12), st.text("abc", max_size=12))
-def test_common_is_the_longest_common_subsequence(one, other):
-    table = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
-    for row, left in enumerate(one):
-        for column, right in enumerate(other):
+def test_common_is_the_longest_common_subsequence(first_text, second_text):
+    table = [[0] * (len(second_text) + 1) for _ in range(len(first_text) + 1)]
+    for row, left in enumerate(first_text):
+        for column, right in enumerate(second_text):
             table[row + 1][column + 1] = (
                 table[row][column] + 1 if left == right else max(table[row][column + 1], table[row + 1][column])
             )
-    assert common_length(one, other) == table[-1][-1]
+    assert common_length(first_text, second_text) == table[-1][-1]
 
 
 def test_token_accuracy_ignores_padding():
@@ -268,21 +268,21 @@ def test_token_accuracy_ignores_padding():
 
 
 def test_perplexity_weighs_tokens_not_batches():
-    said = metrics.perplexity([10.0, 1.0], [10, 4])
-    assert said["loss"] == pytest.approx(11 / 14)
-    assert said["perplexity"] == pytest.approx(math.exp(11 / 14))
+    scores = metrics.perplexity([10.0, 1.0], [10, 4])
+    assert scores["loss"] == pytest.approx(11 / 14)
+    assert scores["perplexity"] == pytest.approx(math.exp(11 / 14))
     assert metrics.perplexity([1e6], [1])["perplexity"] == math.inf
 
 
 def test_rouge_with_ascii_words_is_rouge_score_s_own():
     from rouge_score import rouge_scorer
 
-    right, said = "Soarele răsare azi", "soarele rasare azi"
-    theirs = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"]).score(right, said)
-    ours = rouge([right], [said], ascii_words=True)
+    right, prediction = "Soarele răsare azi", "soarele rasare azi"
+    theirs = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"]).score(right, prediction)
+    ours = rouge([right], [prediction], ascii_words=True)
     for kind, score in theirs.items():
         assert ours[f"{kind}_ascii_f1"] == score.fmeasure
-    assert ours["rougeL_ascii_f1"] != rouge([right], [said])["rougeL_f1"]
+    assert ours["rougeL_ascii_f1"] != rouge([right], [prediction])["rougeL_f1"]
 
 
 def test_an_unknown_metric_is_a_sentence():
@@ -291,17 +291,17 @@ def test_an_unknown_metric_is_a_sentence():
 
 
 def test_the_numbers_to_pick_by_are_those_that_there_are():
-    made = metrics.compute(HERE, references=["low", "high"], predictions=["low", "none"])
-    made |= metrics.perplexity([1.0], [1]) | metrics.token_accuracy([[5]], [[5]])
-    one = np.array([[1]])
-    made |= (
+    scores = metrics.compute(LOCAL_METRICS, references=["low", "high"], predictions=["low", "none"])
+    scores |= metrics.perplexity([1.0], [1]) | metrics.token_accuracy([[5]], [[5]])
+    unit_array = np.array([[1]])
+    scores |= (
         target_metrics.of_spans([["O"]], [["O"]])
-        | target_metrics.of_labels(one, one)
-        | target_metrics.of_numbers(one, one)
+        | target_metrics.of_labels(unit_array, unit_array)
+        | target_metrics.of_numbers(unit_array, unit_array)
         | target_metrics.of_rankings([b"query", b"query"], np.array([1.0, 0.0]), np.array([1.0, 0.0]))
     )
     assert set(objectives.NUMBERS) - set(ELSEWHERE) == {
-        name for name, value in made.items() if isinstance(value, float)
+        name for name, value in scores.items() if isinstance(value, float)
     }
 
 
@@ -312,7 +312,7 @@ def test_importing_metrics_loads_no_heavy_library():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", LOCAL_METRICS)
 def test_a_metric_gives_the_numbers_that_the_table_says(name: str) -> None:
     values = metrics.compute([name], references=["a b", "c"], predictions=["a b", "d"])
     assert {key for key, value in values.items() if isinstance(value, float)} == set(metrics.METRICS[name].numbers)

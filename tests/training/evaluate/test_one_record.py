@@ -21,13 +21,13 @@ from t5prep.training.evaluate import one_record
 from t5prep.training.settings.config import build, parse_buckets
 
 
-def seen_by_batches(places: list[str], steps: int, **how) -> dict[str, list[int]]:
+def seen_by_batches(places: list[str], steps: int, **options) -> dict[str, list[int]]:
     """Id → the steps, from 1, whose batch has it, as the reader of training gives them."""
-    found = collections.defaultdict(list)
-    for step, batch in zip(range(1, steps + 1), train_batches(places, with_ids=True, **how), strict=False):
+    steps_by_id = collections.defaultdict(list)
+    for step, batch in zip(range(1, steps + 1), train_batches(places, with_ids=True, **options), strict=False):
         for id in {id.decode() for id in batch["id"].numpy()}:
-            found[id].append(step)
-    return found
+            steps_by_id[id].append(step)
+    return steps_by_id
 
 
 @pytest.mark.parametrize("how", ["plain", "buckets", "mixture"])
@@ -44,45 +44,51 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, how: str)
     batches = seen_by_batches(
         places, 60, global_batch=8, seed=4, rates=rates if how == "mixture" else None, buckets=parse_buckets(buckets)
     )
-    every = [RowTracer(Dataset(place)) for place in places]
+    every = [RowTracer(Dataset(path)) for path in places]
     for id in random.Random(1).sample(sorted(batches), 25):
-        seen: set[int] = set()
-        for tracer, place in zip(every, places, strict=True):  # in a mixture, both may have a row of this id
-            for found in (one for one in tracer.records(id) if one.split == "train"):
-                where = {"shard": found.shard, "number": found.number, "of_record": [one == place for one in places]}
-                seen |= set(one_record.steps_of(opened, settings, **where, steps=60))
-        assert sorted(seen) == batches[id]
-        assert seen
+        steps: set[int] = set()
+        for tracer, path in zip(every, places, strict=True):  # in a mixture, both may have a row of this id
+            for record in (one for one in tracer.records(id) if one.split == "train"):
+                location = {
+                    "shard": record.shard,
+                    "number": record.number,
+                    "of_record": [one == path for one in places],
+                }
+                steps |= set(one_record.steps_of(opened, settings, **location, steps=60))
+        assert sorted(steps) == batches[id]
+        assert steps
 
 
 def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_path: Path) -> None:
     out = str(shutil.copytree(done.run, tmp_path / "run"))
     scores = t5prep.evaluate(out, split="validation", worst=1000)
-    wrong = {one.id: one for one in scores.worst}
+    wrong = {prediction.id: prediction for prediction in scores.worst}
     tracer = RowTracer(Dataset(data))
-    right = [one for one in scores.predictions if one["id"] not in wrong]
-    for answer in right[:1] + [one for one in scores.predictions if one["id"] in wrong][:1]:
-        told = t5prep.why(answer["id"], data, run=out)["run"]
-        assert (told["trained"], told["steps"], told["checkpoint"]) == (12, [], scores.checkpoint)
-        assert (told["prediction"], told["kept_in"]) == (answer["prediction"], None)
-        assert told["right"] == (answer["id"] not in wrong)
-        if not told["right"]:  # evaluations say the sum over a target's tokens, of which there are two
-            assert told["loss"] == pytest.approx(wrong[answer["id"]].loss / 2, rel=1e-4)
-    seen = seen_by_batches([data], 12, global_batch=8, seed=0)
-    id = next(iter(seen))
-    told = t5prep.why(id, data, run=out)["run"]
-    assert told["steps"] == seen[id]
+    right = [prediction for prediction in scores.predictions if prediction["id"] not in wrong]
+    for answer in right[:1] + [prediction for prediction in scores.predictions if prediction["id"] in wrong][:1]:
+        summary = t5prep.why(answer["id"], data, run=out)["run"]
+        assert (summary["trained"], summary["steps"], summary["checkpoint"]) == (12, [], scores.checkpoint)
+        assert (summary["prediction"], summary["kept_in"]) == (answer["prediction"], None)
+        assert summary["right"] == (answer["id"] not in wrong)
+        if not summary["right"]:  # evaluations say the sum over a target's tokens, of which there are two
+            assert summary["loss"] == pytest.approx(wrong[answer["id"]].loss / 2, rel=1e-4)
+    steps_by_id = seen_by_batches([data], 12, global_batch=8, seed=0)
+    id = next(iter(steps_by_id))
+    summary = t5prep.why(id, data, run=out)["run"]
+    assert summary["steps"] == steps_by_id[id]
     assert next(tracer.records(id)).split == "train"
 
     (tmp_path / "run" / "eval.json").write_text(json.dumps(scores.to_json()))
     first = scores.predictions[0]["id"]
     result = CliRunner().invoke(main, ["why", first, "--data", data, "--run", out, "--json"])
     assert json.loads(result.stdout)["run"]["kept_in"] == f"{out}/eval.json"
-    shown = CliRunner().invoke(main, ["why", id, "--data", data, "--run", out]).stdout
-    assert f"in {len(seen[id])} of the 12 steps up to the newest checkpoint: {seen[id][0]}" in " ".join(shown.split())
+    output = CliRunner().invoke(main, ["why", id, "--data", data, "--run", out]).stdout
+    assert f"in {len(steps_by_id[id])} of the 12 steps up to the newest checkpoint: {steps_by_id[id][0]}" in " ".join(
+        output.split()
+    )
 
-    other = toy_runs.classes(tmp_path / "other", rows=90, seed=9)
+    other_data = toy_runs.classes(tmp_path / "other", rows=90, seed=9)
     with pytest.raises(UsageError, match="was not trained on"):
-        t5prep.why(first, other, run=out)
+        t5prep.why(first, other_data, run=out)
     with pytest.raises(UsageError, match="is not a run"):
         t5prep.why(first, data, run=str(tmp_path))

@@ -18,7 +18,7 @@ from t5prep.training.evaluate import splits
 from t5prep.training.evaluate.evaluator import Evaluation, Wrong
 
 loads: list[str] = []
-asked: list[EvaluateOptions] = []
+received_options: list[EvaluateOptions] = []
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7", manifests=()))
 
     def evaluate(loaded: Any, options: EvaluateOptions, dataset: Any, *, split: str) -> Evaluation:
-        asked.append(options)
+        received_options.append(options)
         loss = len(split) + dataset.folder.endswith("two")
         predictions = [{"id": "a", "prediction": "x", "references": ["y"], "scores": {"f1": 0.5}}]
-        drawn = [Wrong(id, "in", target, "x", 0.5) for id, target in (("b", "y"), ("c", "y"), ("d", "z"))]
-        return Evaluation({"loss": float(loss)}, predictions, [Wrong("a", "in", "y", "x", 1.0)], drawn)
+        wrong_sample = [Wrong(id, "in", target, "x", 0.5) for id, target in (("b", "y"), ("c", "y"), ("d", "z"))]
+        return Evaluation({"loss": float(loss)}, predictions, [Wrong("a", "in", "y", "x", 1.0)], wrong_sample)
 
     loads.clear()
-    asked.clear()
+    received_options.clear()
     monkeypatch.setattr(splits, "load", load)
     monkeypatch.setattr(splits, "score_split", evaluate)
     monkeypatch.setattr(splits, "Dataset", lambda data, tokenizer: SimpleNamespace(folder=data))
@@ -56,28 +56,33 @@ def test_all_splits_of_all_datasets_from_any_folder(scored: Path, monkeypatch: p
     monkeypatch.chdir(scored / here)
     model = os.path.relpath(scored / "runs" / "both") if here != "runs/both" else str(scored / "runs" / "both")
     command = ["eval", "--model", model, "--split", "test", "--split", "train", "--json"]
-    said = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
-    assert [(Path(one["data"]).name, one["split"], one["metrics"]["loss"]) for one in said["evaluations"]] == [
+    report = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
+    losses = [(Path(part["data"]).name, part["split"], part["metrics"]["loss"]) for part in report["evaluations"]]
+    assert losses == [
         ("one", "test", 4.0), ("one", "train", 5.0), ("two", "test", 5.0), ("two", "train", 6.0)
     ]  # fmt: skip
-    assert said["metrics"] == {"loss": 5.0}
+    assert report["metrics"] == {"loss": 5.0}
     assert loads == [model]  # once for the four
-    assert said["checkpoint"] == "runs/both/7"
-    assert said["evaluations"][0]["predictions"] == [{"id": "a", "prediction": "x", "references": ["y"]}]
+    assert report["checkpoint"] == "runs/both/7"
+    assert report["evaluations"][0]["predictions"] == [{"id": "a", "prediction": "x", "references": ["y"]}]
 
 
 def test_one_split_is_as_it_was_and_scores_are_asked_for(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(scored)
     command = ["eval", "--model", "m", "--data", "data/two", "--json", "--scores"]
-    said = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
-    assert said["metrics"] == {"loss": 11.0}
-    assert said["predictions"][0]["scores"] == {"f1": 0.5}
-    assert said["worst"][0]["id"] == "a"
+    report = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
+    assert report["metrics"] == {"loss": 11.0}
+    assert report["predictions"][0]["scores"] == {"f1": 0.5}
+    assert report["worst"][0]["id"] == "a"
     lines = CliRunner().invoke(cli.main, [*command[:5], "--data", "data/one"], catch_exceptions=False).stdout
     assert "data/two, validation\nloss" in lines
     assert "data/one, validation\nloss" in lines
-    _, _, drawn = lines.partition("Wrong answers drawn at random, of each class:")
-    assert drawn.index("b: said x, right is y") < drawn.index("d: said x, right is z") < drawn.index("c: said x")
+    _, _, sample_text = lines.partition("Wrong answers drawn at random, of each class:")
+    assert (
+        sample_text.index("b: said x, right is y")
+        < sample_text.index("d: said x, right is z")
+        < sample_text.index("c: said x")
+    )
 
 
 def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
@@ -97,13 +102,13 @@ def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
 def test_a_place_for_predictions_is_checked_before_anything_is_scored(scored: Path) -> None:
     (scored / "file").write_text("")
     command = ["eval", "--model", str(scored / "runs" / "both"), "--predictions"]
-    for place in (scored, scored / "file" / "a.json"):
-        asked.clear()
-        result = CliRunner().invoke(cli.main, [*command, str(place)])
+    for path in (scored, scored / "file" / "a.json"):
+        received_options.clear()
+        result = CliRunner().invoke(cli.main, [*command, str(path)])
         assert result.exit_code == 1
-        assert f"{place} cannot be written (" in result.stderr
+        assert f"{path} cannot be written (" in result.stderr
         assert "Choose another place with --predictions" in result.stderr
-        assert not asked
+        assert not received_options
     (scored / "manifest.json").write_text("{}\n")
     result = CliRunner().invoke(cli.main, [*command, str(scored / "manifest.json")])
     assert "manifest.json is another file, which would be replaced." in result.stderr
@@ -114,7 +119,11 @@ def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: 
     monkeypatch.chdir(scored)
     command = ["eval", "--model", "m", "--data", "data/two", "--limit", "5", "--beams", "4", "--no-repeat-ngram", "2"]
     CliRunner().invoke(cli.main, command, catch_exceptions=False)
-    assert (asked[0].limit, asked[0].generation.beams, asked[0].generation.no_repeat_ngram) == (5, 4, 2)
+    assert (
+        received_options[0].limit,
+        received_options[0].generation.beams,
+        received_options[0].generation.no_repeat_ngram,
+    ) == (5, 4, 2)
     refused = CliRunner().invoke(cli.main, [*command, "--top-k", "3"])
     assert "--top-k is for answers that are drawn: add --sample" in str(refused.output) + str(refused.exception)
 
@@ -128,5 +137,5 @@ def test_a_dataset_of_another_task_is_said(tmp_path: Path, capsys: pytest.Captur
     splits._warn_of_unrelated(opened, [Dataset(tmp_path / "learned")])  # type: ignore[arg-type]
     assert capsys.readouterr().err == ""
     splits._warn_of_unrelated(opened, [Dataset(tmp_path / "other")])  # type: ignore[arg-type]
-    said = capsys.readouterr().err
-    assert f"runs/one was trained on so_quality; {tmp_path / 'other'} is of text2text." in said
+    warning = capsys.readouterr().err
+    assert f"runs/one was trained on so_quality; {tmp_path / 'other'} is of text2text." in warning

@@ -11,13 +11,13 @@ from t5prep.training.evaluate.scoring import Results
 from t5prep.training.evaluate.target_metrics import of_labels, of_numbers, of_rankings, of_spans, spans_of
 from t5prep.training.objectives import TagsObjective
 
-TAGS = ["O", *(f"{place}-{kind}" for place in "BIES" for kind in ("PER", "LOC", "A-B"))]
+TAGS = ["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC", "A-B"))]
 
 
-def drawn(rows):
+def draw_tags(rows):
     choose = random.Random(3)
     right = [[choose.choice(TAGS) for _ in range(choose.randint(1, 12))] for _ in range(rows)]
-    return right, [[choose.choice(TAGS) if choose.random() < 0.4 else tag for tag in own] for own in right]
+    return right, [[choose.choice(TAGS) if choose.random() < 0.4 else tag for tag in row_tags] for row_tags in right]
 
 
 @pytest.mark.extra("seqeval")
@@ -25,10 +25,10 @@ def test_spans_are_those_of_seqeval():
     from seqeval import metrics as scores
     from seqeval.metrics.sequence_labeling import get_entities
 
-    right, predicted = drawn(2_000)
+    right, predicted = draw_tags(2_000)
     assert [spans_of(tags) for tags in right] == [get_entities(tags) for tags in right]
-    wanted = {name: getattr(scores, f"{name}_score")(right, predicted) for name in ("precision", "recall", "f1")}
-    assert of_spans(right, predicted) == pytest.approx(wanted)
+    expected = {name: getattr(scores, f"{name}_score")(right, predicted) for name in ("precision", "recall", "f1")}
+    assert of_spans(right, predicted) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_labels_are_scored_as_by_scikit_learn():
     generator = np.random.default_rng(0)
     right, predicted = generator.integers(0, 2, (2, 200, 5))
     right[:, 3] = predicted[:, 3] = 0
-    wanted = {
+    expected = {
         f"{mean}_f1": sklearn.f1_score(right, predicted, average=mean, zero_division=0) for mean in ("micro", "macro")
     }
     assert of_labels(right, predicted) == pytest.approx(
-        {**wanted, "exact_match": sklearn.accuracy_score(right, predicted)}
+        {**expected, "exact_match": sklearn.accuracy_score(right, predicted)}
     )
 
 
@@ -69,9 +69,9 @@ def test_numbers_are_scored_as_by_scipy():
 
     generator = np.random.default_rng(1)
     right, predicted = np.round(generator.normal(size=(2, 300)), 1)  # with equal ones
-    found = of_numbers(right, predicted)
-    assert found["pearson"] == pytest.approx(stats.pearsonr(right, predicted).statistic)
-    assert found["spearman"] == pytest.approx(stats.spearmanr(right, predicted).statistic)
+    actual = of_numbers(right, predicted)
+    assert actual["pearson"] == pytest.approx(stats.pearsonr(right, predicted).statistic)
+    assert actual["spearman"] == pytest.approx(stats.spearmanr(right, predicted).statistic)
     assert of_numbers(right, np.ones(300))["pearson"] == 0.0
 
 
@@ -82,8 +82,8 @@ def test_rankings_are_scored_as_by_scikit_learn():
     generator = np.random.default_rng(2)
     right, predicted = generator.integers(0, 4, (30, 15)).astype(float), generator.normal(size=(30, 15))
     queries = [bytes([row]) for row in range(30) for _ in range(15)]
-    found = of_rankings(queries, right.ravel(), predicted.ravel())
-    assert found["ndcg_at_10"] == pytest.approx(sklearn.ndcg_score(right, predicted, k=10))
+    actual = of_rankings(queries, right.ravel(), predicted.ravel())
+    assert actual["ndcg_at_10"] == pytest.approx(sklearn.ndcg_score(right, predicted, k=10))
 
 
 def test_rankings_count_queries_with_several_texts_and_a_relevant_one():
@@ -91,15 +91,15 @@ def test_rankings_count_queries_with_several_texts_and_a_relevant_one():
     right = np.array([1.0, 0.0, 2.0, 0.0, 0.0, *[0.0] * 11, 1.0])
     predicted = np.array([0.1, 0.7, 0.7, 0.2, 0.1, *np.arange(12, 0, -1.0)])
     # b: of equal predictions the irrelevant text is first; d: the relevant text is the twelfth
-    found = of_rankings(queries, right, predicted)
-    assert found == pytest.approx({"mrr_at_10": (1 / 2 + 0) / 2, "ndcg_at_10": (1 / np.log2(3) + 0) / 2})
+    actual = of_rankings(queries, right, predicted)
+    assert actual == pytest.approx({"mrr_at_10": (1 / 2 + 0) / 2, "ndcg_at_10": (1 / np.log2(3) + 0) / 2})
     assert of_rankings([b"a", b"b"], np.ones(2), np.ones(2)) == {}
 
 
 def test_tags_that_mark_no_spans_have_no_spans():
-    asked: Any = None  # metrics of texts
+    text_metrics: Any = None  # metrics of texts
     results = Results(np.array([[0, -100, 1]]), np.array([[0, 1, 0]]))
-    scored = TagsObjective(TagsTarget(("NOUN", "VERB"))).score(results, asked)
+    scored = TagsObjective(TagsTarget(("NOUN", "VERB"))).score(results, text_metrics)
     assert (scored.values, scored.references, scored.answers) == ({}, [["NOUN VERB"]], ["NOUN NOUN"])
-    scored = TagsObjective(TagsTarget(("B-X", "O"))).score(results, asked)
+    scored = TagsObjective(TagsTarget(("B-X", "O"))).score(results, text_metrics)
     assert scored.values["f1"] == pytest.approx(2 / 3)

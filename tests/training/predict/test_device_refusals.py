@@ -43,14 +43,14 @@ def test_weights_that_are_not_numbers_are_named(value: float, place: int) -> Non
 def test_more_beams_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"--beams 100000: the model has .* tokens, at most .* beams"):
         device(beams=100_000)
-    made = device(beams=2)
+    toy_device = device(beams=2)
 
     def full(*_: Any) -> Any:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 59876198104 bytes.")
 
-    monkeypatch.setattr(made, "_answers", full)
+    monkeypatch.setattr(toy_device, "_answers", full)
     with pytest.raises(UsageError, match="too little memory for 2 rows at a time with 2 beams each"):
-        made([np.array([5, 1])], 8)
+        toy_device([np.array([5, 1])], 8)
 
 
 def test_a_closed_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

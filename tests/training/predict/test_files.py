@@ -20,9 +20,9 @@ def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
     first = AnswerFile(out, identity={"model": 1})
     first.add("one\n", answer_count=1, counts={})
 
-    def late(file: Any, how: int) -> None:
+    def late(file: Any, operation: int) -> None:
         first.finish("two\n")
-        lock(file, how)
+        lock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(OutputError, match="is being written by another run"):
@@ -55,10 +55,10 @@ def test_a_run_without_answers_removes_its_file_while_it_holds_it(
     first = AnswerFile(out, identity={"model": 1})
     unlink = Path.unlink
 
-    def looked_at(path: Path, **how: bool) -> None:
+    def looked_at(path: Path, **options: bool) -> None:
         with pytest.raises(OutputError, match="is being written by another run"):
             AnswerFile(out, identity={"model": 1})
-        unlink(path, **how)
+        unlink(path, **options)
 
     monkeypatch.setattr(Path, "unlink", looked_at)
     first.close()

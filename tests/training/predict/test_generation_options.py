@@ -43,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def model(data: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("run") / "run"
-    toy_runs.begun(out, manifest.load(data), data=data)
+    toy_runs.create_run(out, manifest.load(data), data=data)
     return str(out)
 
 
@@ -55,30 +55,30 @@ def test_every_option_is_tried() -> None:
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[Generation]:
     """The options of each search; none is compiled."""
-    seen: list[Generation] = []
+    searches: list[Generation] = []
 
     def record(config: Any, options: Generation, **_: Any) -> Any:
-        seen.append(options)
+        searches.append(options)
         raise UsageError("enough")
 
     monkeypatch.setattr(device, "answers_on_rows", record)
     monkeypatch.setattr(evaluator, "answers_on_rows", record)
-    return seen
+    return searches
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_an_option_reaches_the_search(
     name: str, model: str, data: str, searched: list[Generation], tmp_path: Path
 ) -> None:
-    value, beside = OPTIONS[name]
-    chosen = {**beside, name: value}
+    value, required_options = OPTIONS[name]
+    chosen = {**required_options, name: value}
     lines = tmp_path / "lines.txt"
     lines.write_text("one two\n")
     with pytest.raises(UsageError, match="enough"):
         t5prep.evaluate(model, data=data, **chosen)
     with pytest.raises(UsageError, match="enough"):
         t5prep.predict(model, ["one two"], **chosen)
-    typed = " ".join(as_cli_option(key, one) for key, one in chosen.items()).split()
+    typed = " ".join(as_cli_option(key, option_value) for key, option_value in chosen.items()).split()
     for command in (["eval", "--data", data], ["predict", str(lines), "--as-text"]):
         result = click.testing.CliRunner().invoke(cli.main, [*command, "--model", model, *typed])
         assert "enough" in result.stderr, result.stderr
@@ -92,26 +92,31 @@ def test_an_option_reaches_the_search(
 @pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"length_penalty", "min_length"}))
 def test_an_option_changes_the_answers(name: str, model: str, data: str, tmp_path: Path) -> None:
     """No option of generation is accepted and ignored by `predict`."""
-    value, beside = OPTIONS[name]
+    value, required_options = OPTIONS[name]
     texts = [f"{n} two three" for n in ("one", "four", "nine", "zero")]
 
-    def said(**chosen: Any) -> tuple[list[str | None], list[str]]:
-        answers = [one.prediction for one in t5prep.predict(model, texts, **chosen)]
+    def predict_and_score(**chosen: Any) -> tuple[list[str | None], list[str]]:
+        answers = [answer.prediction for answer in t5prep.predict(model, texts, **chosen)]
         scored = t5prep.evaluate(model, data=data, **chosen)
-        return answers, [one["prediction"] for one in scored.predictions]
+        return answers, [answer["prediction"] for answer in scored.predictions]
 
-    before, after = said(**beside), said(**{**beside, name: value})
-    assert before[0] != after[0]
-    assert before[1] != after[1]
+    base_answers, changed_answers = (
+        predict_and_score(**required_options),
+        predict_and_score(**{**required_options, name: value}),
+    )
+    assert base_answers[0] != changed_answers[0]
+    assert base_answers[1] != changed_answers[1]
     if name == "seed":
-        assert after == said(**{**beside, name: value})  # drawn numbers too are the same again
+        assert changed_answers == predict_and_score(
+            **{**required_options, name: value}
+        )  # drawn numbers too are the same again
 
 
 def test_options_count_where_answers_are_one_token(data: str, tmp_path: Path, searched: list[Generation]) -> None:
     """One forward pass gives such an answer, but it draws none: `eval --sample` said nothing else than `eval`."""
     classes = toy_runs.classes(tmp_path / "classes", rows=24)
     out = tmp_path / "run"
-    toy_runs.begun(out, manifest.load(classes), data=classes)
+    toy_runs.create_run(out, manifest.load(classes), data=classes)
     with pytest.raises(UsageError, match="enough"):
         t5prep.evaluate(str(out), data=classes, sample=True)
     assert searched[0].sample

@@ -22,7 +22,7 @@ from t5prep.training.predict import predictor
 from t5prep.training.publish import export
 from t5prep.training.run import run
 
-OWN = """
+FILTER_CODE = """
 import re
 from t5prep.tasks import Reject
 
@@ -65,14 +65,14 @@ def prepared(folder: Path, rows: Path, **choices: Any) -> Path:
     return folder / "data"
 
 
-def begun(data: Path, out: Path) -> str:
+def create_run(data: Path, out: Path) -> str:
     """A run on the dataset with one checkpoint."""
-    toy_runs.begun(out, manifest.load(data), data=str(data))
+    toy_runs.create_run(out, manifest.load(data), data=str(data))
     return str(out)
 
 
 def prepared_ids(data: Path) -> dict[str, list[int]]:
-    return {id: [token for token in one["input_ids"] if token] for id, one in preparing.by_id(data).items()}
+    return {id: [token for token in record["input_ids"] if token] for id, record in preparing.by_id(data).items()}
 
 
 def predicted_ids(model: str, rows: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
@@ -83,19 +83,19 @@ def predicted_ids(model: str, rows: Any, monkeypatch: pytest.MonkeyPatch, **opti
     inputs = {tuple(ids): ids for ids in Recorder.seen}
     words = answering.WORDS
     by_text = {words.decode([token for token in ids if token != words.eos_id]): ids for ids in inputs.values()}
-    return {one.id: one.reason or by_text[one.prediction] for one in answers}
+    return {answer.id: answer.reason or by_text[answer.prediction] for answer in answers}
 
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of a filter of the user's and one of ours, and a run on it."""
     tmp_path = tmp_path_factory.mktemp("once")
-    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "mine.py").write_text(FILTER_CODE)
     rows = preparing.write_csv(tmp_path / "rows.csv", ROWS)
-    own = f"{tmp_path / 'mine.py'}:without_tags"
-    data = prepared(tmp_path, rows, filter=(own, "addresses", "words:least=2"))
-    assert (data / "filter-0.py").read_text() == OWN
-    begun(data, tmp_path / "run")
+    filter_spec = f"{tmp_path / 'mine.py'}:without_tags"
+    data = prepared(tmp_path, rows, filter=(filter_spec, "addresses", "words:least=2"))
+    assert (data / "filter-0.py").read_text() == FILTER_CODE
+    create_run(data, tmp_path / "run")
     (tmp_path / "mine.py").unlink()  # the run has its own copy
     return tmp_path
 
@@ -120,9 +120,9 @@ def test_filters_change_what_is_asked(
         "texts": [f"ask: {row['q']}" for row in ROWS],
         "as_text": lines,
     }[shape]
-    found = predicted_ids(model, rows, monkeypatch, trust_code=True, as_text=shape == "as_text")
-    wanted: Mapping[str, Any] = {**prepared_ids(data), "advert": "mine.without_tags advertisement"}
-    assert list(found.values()) == [wanted[row["id"]] for row in ROWS]
+    actual = predicted_ids(model, rows, monkeypatch, trust_code=True, as_text=shape == "as_text")
+    expected: Mapping[str, Any] = {**prepared_ids(data), "advert": "mine.without_tags advertisement"}
+    assert list(actual.values()) == [expected[row["id"]] for row in ROWS]
 
 
 def test_embeddings_are_of_filtered_texts(filtered: tuple[Path, str], tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_embeddings_are_of_filtered_texts(filtered: tuple[Path, str], tmp_path: 
         str(tmp_path / "rows.csv"),
         build(EmbedOptions, {"pooling": "mean", "dtype": "float32", "trust_code": True}),
     )
-    texts = {one.id: one for one in embedding._ask(list(embedding.rows))}
+    texts = {row.id: row for row in embedding._ask(list(embedding.rows))}
     assert texts["advert"].reason == "mine.without_tags advertisement"
-    assert {id: one.ids.tolist() for id, one in texts.items() if one.ids is not None} == prepared_ids(data)
+    assert {id: row.ids.tolist() for id, row in texts.items() if row.ids is not None} == prepared_ids(data)
 
 
 def test_a_filter_that_is_missing_altered_or_a_strangers_is_refused(
@@ -148,13 +148,13 @@ def test_a_filter_that_is_missing_altered_or_a_strangers_is_refused(
     with pytest.raises(UsageError, match=r"run/filter-0-0\.py is Python code .*--trust-code"):
         t5prep.predict(model, ["ask: a <b>word</b>"])
     copy = Path(model) / "filter-0-0.py"
-    copy.write_text(OWN + "\n")
+    copy.write_text(FILTER_CODE + "\n")
     with pytest.raises(T5prepError, match=r"filter-0-0\.py is altered"):
         t5prep.predict(model, ["ask: a <b>word</b>"], trust_code=True)
     copy.unlink()
     with pytest.raises(UsageError, match=r"mine\.py.* filter-0-0\.py"):
         t5prep.predict(model, ["ask: a <b>word</b>"], trust_code=True)
-    (data / "filter-0.py").write_text(OWN + "\n")
+    (data / "filter-0.py").write_text(FILTER_CODE + "\n")
     with pytest.raises(T5prepError, match=r"filter-0\.py is altered"):
         verify(data)
 
@@ -162,8 +162,8 @@ def test_a_filter_that_is_missing_altered_or_a_strangers_is_refused(
 def test_an_export_carries_filters(filtered: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, model = filtered
     export.export_hf(model, out=str(tmp_path / "exported"))
-    found = predicted_ids(str(tmp_path / "exported"), tmp_path / "rows.csv", monkeypatch, trust_code=True)
-    assert found == {**prepared_ids(data), "advert": "mine.without_tags advertisement"}
+    actual = predicted_ids(str(tmp_path / "exported"), tmp_path / "rows.csv", monkeypatch, trust_code=True)
+    assert actual == {**prepared_ids(data), "advert": "mine.without_tags advertisement"}
     card = (tmp_path / "exported" / "README.md").read_text()
     assert "ask: {q}" in card
     assert "mine.py:without_tags" in card
@@ -172,14 +172,14 @@ def test_an_export_carries_filters(filtered: tuple[Path, str], tmp_path: Path, m
 def test_datasets_are_numbered_as_numbers(tmp_path: Path) -> None:
     """The manifest 10 comes after the manifest 2, so that each dataset has its own files."""
     data = prepared(tmp_path, preparing.write_csv(tmp_path / "rows.csv", ROWS))
-    run_folder = Path(begun(data, tmp_path / "run"))
+    run_folder = Path(create_run(data, tmp_path / "run"))
     text = (run_folder / "manifest-0.json").read_text()
     for number in range(1, 12):
         (run_folder / f"manifest-{number}.json").write_text(text)
-    made = manifest.loads(text, location="")
-    other = dataclasses.replace(made, warnings=["the tenth"]).sealed()
-    (run_folder / "manifest-10.json").write_text(other.dumps())
-    assert [one.warnings for one in run.manifests_of_run(str(run_folder))].index(["the tenth"]) == 10
+    first_manifest = manifest.loads(text, location="")
+    tenth_manifest = dataclasses.replace(first_manifest, warnings=["the tenth"]).sealed()
+    (run_folder / "manifest-10.json").write_text(tenth_manifest.dumps())
+    assert [run_manifest.warnings for run_manifest in run.manifests_of_run(str(run_folder))].index(["the tenth"]) == 10
 
 
 def test_the_columns_and_the_escape_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,14 +187,14 @@ def test_the_columns_and_the_escape_of_the_data(tmp_path: Path, monkeypatch: pyt
     lines = [f'{row["id"]},"{row["q"]} \\"quoted\\"",{row["a"]}\n' for row in ROWS]
     (tmp_path / "rows.csv").write_text("".join(lines))
     data = prepared(tmp_path, tmp_path / "rows.csv", escape="\\", columns="id,q,a")
-    model = begun(data, tmp_path / "run")
-    wanted = prepared_ids(data)
-    assert len(wanted) == len(ROWS)
-    assert predicted_ids(model, tmp_path / "rows.csv", monkeypatch) == wanted
+    model = create_run(data, tmp_path / "run")
+    expected = prepared_ids(data)
+    assert len(expected) == len(ROWS)
+    assert predicted_ids(model, tmp_path / "rows.csv", monkeypatch) == expected
     (tmp_path / "named.csv").write_text("".join(["id,q,a\n", *lines]))
-    assert predicted_ids(model, tmp_path / "named.csv", monkeypatch) == wanted
+    assert predicted_ids(model, tmp_path / "named.csv", monkeypatch) == expected
     (tmp_path / "other.csv").write_text("".join(f"{line.rpartition(',')[0]}\n" for line in lines))
-    assert predicted_ids(model, tmp_path / "other.csv", monkeypatch, columns="id,q") == wanted
+    assert predicted_ids(model, tmp_path / "other.csv", monkeypatch, columns="id,q") == expected
 
 
 def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,17 +202,17 @@ def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch:
         "".join(f"{row['id']}|{row['q']}|{row['a']}\n" for row in [{"id": "id", "q": "q", "a": "a"}, *ROWS]), "cp1252"
     )
     data = prepared(tmp_path, tmp_path / "rows.csv", delimiter="|", encoding="cp1252")
-    model = begun(data, tmp_path / "run")
-    wanted = prepared_ids(data)
-    assert predicted_ids(model, tmp_path / "rows.csv", monkeypatch) == wanted
+    model = create_run(data, tmp_path / "run")
+    expected = prepared_ids(data)
+    assert predicted_ids(model, tmp_path / "rows.csv", monkeypatch) == expected
     # Rows in memory are no bytes.
-    assert predicted_ids(model, ROWS, monkeypatch) == wanted
+    assert predicted_ids(model, ROWS, monkeypatch) == expected
     comma = preparing.write_csv(tmp_path / "comma.csv", ROWS)
     with pytest.raises(SourceError, match=r"--encoding utf-8 or --encoding cp1252"):
         t5prep.predict(model, comma)
     with pytest.raises(SourceError, match=r"--delimiter"):
         t5prep.predict(model, comma, encoding="utf-8")
-    assert predicted_ids(model, comma, monkeypatch, encoding="utf-8", delimiter=",") == wanted
+    assert predicted_ids(model, comma, monkeypatch, encoding="utf-8", delimiter=",") == expected
     shutil.copy(tmp_path / "rows.csv", tmp_path / "other.csv")
     with pytest.raises(SourceError):
         t5prep.predict(model, tmp_path / "other.csv", encoding="utf-8")

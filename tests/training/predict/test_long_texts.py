@@ -23,16 +23,16 @@ TEXTS = st.lists(
 def test_copies_of_the_parts_are_the_text(text: str, room: int) -> None:
     example = Example(None, (Protected("fix: "), text), "")
     parts = long_texts.split(example, tokenizer=WORDS, room=room, limit=30)
-    assert parts.join([str(one.inputs[1]) for one in parts.examples]) == text
-    for one in parts.examples:
-        assert str(one.inputs[1]).strip()
-        assert len(WORDS.encode("fix: " + str(one.inputs[1]))) + 1 <= 30
+    assert parts.join([str(part.inputs[1]) for part in parts.examples]) == text
+    for part in parts.examples:
+        assert str(part.inputs[1]).strip()
+        assert len(WORDS.encode("fix: " + str(part.inputs[1]))) + 1 <= 30
 
 
 def test_texts_are_divided_between_sentences() -> None:
     text = "Unu doi. Trei? „Patru.” Cinci…\nȘase șapte"
     parts = long_texts.split(Example(None, text, ""), tokenizer=WORDS, room=4, limit=64)
-    assert [one.inputs for one in parts.examples] == [
+    assert [part.inputs for part in parts.examples] == [
         ("Unu doi.",), ("Trei?",), ("„Patru.”",), ("Cinci…",), ("Șase șapte",)
     ]  # fmt: skip
     assert parts.around == ("", " ", " ", " ", "\n", "")

@@ -24,7 +24,7 @@ from t5prep.training.predict import files, predictions, predictor
 from t5prep.training.run import run
 
 
-def made(folder: Path, task: str, rows: list[dict[str, str]], **choices: Any) -> Manifest:
+def prepare_manifest(folder: Path, task: str, rows: list[dict[str, str]], **choices: Any) -> Manifest:
     """The manifest of a dataset of some rows."""
     source = preparing.write_csv(folder / f"{task}.csv", rows)
     return preparing.prepared(
@@ -36,10 +36,10 @@ def made(folder: Path, task: str, rows: list[dict[str, str]], **choices: Any) ->
 def manifests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
     folder = tmp_path_factory.mktemp("manifests")
     return {
-        "so_quality": made(folder, "so_quality", preparing.questions(6), input_length=64),
-        "diacritics_ro": made(folder, "diacritics_ro", [{"text": "Soarele răsare."}], input_length=32, target_length=32),
-        "translate_en_ro": made(folder, "translate_en_ro", [{"en": "The sun", "ro": "Soarele"}], input_length=64),
-        "text2text": made(
+        "so_quality": prepare_manifest(folder, "so_quality", preparing.questions(6), input_length=64),
+        "diacritics_ro": prepare_manifest(folder, "diacritics_ro", [{"text": "Soarele răsare."}], input_length=32, target_length=32),
+        "translate_en_ro": prepare_manifest(folder, "translate_en_ro", [{"en": "The sun", "ro": "Soarele"}], input_length=64),
+        "text2text": prepare_manifest(
             folder, "text2text", [{"q": "why so", "c": "because", "a": "so"}], input_length=32,
             options={"inputs": "question: {q} context: {c}", "targets_column": "a"},
         ),
@@ -49,26 +49,26 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
 @pytest.fixture
 def copies(manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Models named after a task answer with their inputs; `none` has no manifest, `both` has two."""
-    named = {name: (one,) for name, one in manifests.items()}
-    named |= {"none": (), "both": (manifests["so_quality"], manifests["diacritics_ro"])}
+    model_manifests = {name: (manifest,) for name, manifest in manifests.items()}
+    model_manifests |= {"none": (), "both": (manifests["so_quality"], manifests["diacritics_ro"])}
 
     def opened(name: str, checkpoint: str) -> run.Model:
         model = answering.model(None)
-        return run.Model(name, model.config, {}, model.tokenizer, named[name])
+        return run.Model(name, model.config, {}, model.tokenizer, model_manifests[name])
 
     monkeypatch.setattr(run, "open_model", opened)
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     answering.Copies.batches.clear()
 
 
-def begun(model: str, source: Path | str, **options: Any) -> predictions.Predictions:
+def start_predictions(model: str, source: Path | str, **options: Any) -> predictions.Predictions:
     """Answers of a model that are still to come."""
     return predictions.Predictions(model, str(source), build(PredictOptions, options))
 
 
-def asked(model: str, source: Path | str, *, max_length: int = 200, **options: Any) -> list[predictor.Answer]:
+def predict_all(model: str, source: Path | str, *, max_length: int = 200, **options: Any) -> list[predictor.Answer]:
     """All answers of a model."""
-    return list(begun(model, source, max_length=max_length, **options))
+    return list(start_predictions(model, source, max_length=max_length, **options))
 
 
 def test_a_signal_that_a_library_dropped_ends_the_answers(copies: None, tmp_path: Path) -> None:
@@ -77,21 +77,21 @@ def test_a_signal_that_a_library_dropped_ends_the_answers(copies: None, tmp_path
     signals.note("SIGINT")
     try:
         with pytest.raises(KeyboardInterrupt):
-            asked("so_quality", table)
+            predict_all("so_quality", table)
     finally:
         signals.forget()
-    assert len(asked("so_quality", table)) == 3
+    assert len(predict_all("so_quality", table)) == 3
 
 
 def test_a_table_is_answered_row_by_row(copies: None, tmp_path: Path) -> None:
     table = tmp_path / "valid.csv"
     table.write_text('Id,Title,Body\n7,Why?,"a\nb"\n\n8,,\n9,x,y,z\n,"no ""id""",body\n7,Again?,c\n', encoding="utf-8")
-    answers = asked("so_quality", table)
-    assert [one.id for one in answers] == ["7", "valid.csv:2", "8", "valid.csv:4", "valid.csv:5", "7"]
-    assert [one.prediction for one in answers] == [
+    answers = predict_all("so_quality", table)
+    assert [answer.id for answer in answers] == ["7", "valid.csv:2", "8", "valid.csv:4", "valid.csv:5", "7"]
+    assert [answer.prediction for answer in answers] == [
         "quality: Why? a b", None, None, None, 'quality: no "id" body', "quality: Again? c"
     ]  # fmt: skip
-    assert [one.reason for one in answers if one.prediction is None] == [
+    assert [answer.reason for answer in answers if answer.prediction is None] == [
         "empty row", "empty text: neither title nor body", "wrong number of fields: 4 where there are 3 columns"
     ]  # fmt: skip
 
@@ -105,22 +105,22 @@ def test_what_is_asked_is_what_the_task_prepares(copies: None, tmp_path: Path) -
     without = preparing.write_csv(tmp_path / "new.csv", [{k: row[k] for k in ("Body", "Title", "Id")} for row in rows])
     tokenizer = answering.model(None).tokenizer
     assert tokenizer
-    answers = asked("so_quality", without)
+    answers = predict_all("so_quality", without)
     assert len(answers) == 12
-    for one in answers:
-        assert one.prediction == predictor.answer(records[one.id]["input_ids"], tokenizer)
-        assert one.lost == one.tokens - 63  # 255 + 256 of 512 in the small: a marker stands for what was cut
+    for answer in answers:
+        assert answer.prediction == predictor.answer(records[answer.id]["input_ids"], tokenizer)
+        assert answer.lost == answer.tokens - 63  # 255 + 256 of 512 in the small: a marker stands for what was cut
 
 
 def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
     rows = [{"Id": str(i), "Title": f"why {i}", "Body": "b"} for i in range(3)]
     document = tmp_path / "rows.json"
     document.write_text(json.dumps({"version": 1, "data": [{"items": rows[:2]}, {"items": rows[2:]}]}))
-    answers = asked("so_quality", document, records="data[].items[]")
-    assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
+    answers = predict_all("so_quality", document, records="data[].items[]")
+    assert [(answer.id, answer.input) for answer in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
     with pytest.raises(SourceError, match=r"--records is for JSON documents, and rows\.csv is csv"):
-        asked("so_quality", table, records="data[]")
+        predict_all("so_quality", table, records="data[]")
 
 
 @pytest.mark.parametrize("how", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"])
@@ -154,22 +154,22 @@ def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
         )  # fmt: skip
         assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == [row["Id"] for row in rows]
         return
-    answers = asked("so_quality", path, max_length=64, **options)
-    assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: café {i} b") for i in range(5)]
+    answers = predict_all("so_quality", path, max_length=64, **options)
+    assert [(answer.id, answer.input) for answer in answers] == [(str(i), f"quality: café {i} b") for i in range(5)]
 
 
 def test_lines_of_text_are_the_one_column_that_a_task_needs(copies: None, tmp_path: Path) -> None:
     (lines := tmp_path / "a.txt").write_text("Tara mea.\n\nÎn tara ta.\n", encoding="utf-8")
-    assert [(one.id, one.input, one.reason) for one in asked("diacritics_ro", lines)] == [
+    assert [(answer.id, answer.input, answer.reason) for answer in predict_all("diacritics_ro", lines)] == [
         ("a.txt:1", "Tara mea.", ""), ("a.txt:2", "", "empty row"), ("a.txt:3", "In tara ta.", "")
     ]  # fmt: skip
     (source := tmp_path / "test.source").write_text("The sun rises.\n", encoding="utf-8")
     (tmp_path / "test.target").write_text("Soarele răsare.\n", encoding="utf-8")
-    for place in (source, tmp_path / "test.*"):
-        (one,) = asked("translate_en_ro", place)
-        assert one.input == "translate English to Romanian: The sun rises."
-    (one, _, _) = asked("diacritics_ro", lines, as_text=True)
-    assert one.input == "Tara mea."
+    for path in (source, tmp_path / "test.*"):
+        (answer,) = predict_all("translate_en_ro", path)
+        assert answer.input == "translate English to Romanian: The sun rises."
+    (answer, _, _) = predict_all("diacritics_ro", lines, as_text=True)
+    assert answer.input == "Tara mea."
 
 
 def test_lines_that_are_no_rows_are_answered_as_they_stand(copies: None, tmp_path: Path) -> None:
@@ -180,48 +180,48 @@ def test_lines_that_are_no_rows_are_answered_as_they_stand(copies: None, tmp_pat
         '{"id": "a", "input": ["title", "body"]}\n{"input": 7}\n{"input": " "}\n'
     )
     for model in ("so_quality", "none", "text2text"):
-        one, number, space = asked(model, table)
-        assert (one.id, one.input, one.prediction) == ("a", "title body", "title body")
+        answer, number, space = predict_all(model, table)
+        assert (answer.id, answer.input, answer.prediction) == ("a", "title body", "title body")
         assert (number.reason, space.reason) == ("no text: input is a text or a list of texts", "empty input")
     (table := tmp_path / "b.csv").write_text("Id,Headline\n1,x\n")
     with pytest.raises(SourceError, match=r'b\.csv has no column "Title"; it has Id, Headline.*so_quality, needs it'):
-        asked("so_quality", table)
+        predict_all("so_quality", table)
     (table2 := tmp_path / "c.jsonl").write_text(
         '{"Id": "1", "Title": {"a": [1]}, "Body": "x"}\n{"Id": "2", "Title": "x"}\n'
     )
-    assert [one.reason for one in asked("so_quality", table2)] == [
+    assert [answer.reason for answer in predict_all("so_quality", table2)] == [
         "not text: Title holds an object with a list in it", "missing field: Body"
     ]  # fmt: skip
     with pytest.raises(SourceError, match=r'b\.csv has no column "input"'):
-        asked("none", table)
+        predict_all("none", table)
 
 
 def test_a_mixture_asks_which_task(copies: None, tmp_path: Path) -> None:
     (lines := tmp_path / "a.txt").write_text("Tara mea.\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"so_quality, diacritics_ro\. Say which rows these are: --task so_quality"):
-        asked("both", lines)
-    (one,) = asked("both", lines, task="diacritics_ro")
-    assert one.prediction == "Tara mea."
+        predict_all("both", lines)
+    (answer,) = predict_all("both", lines, task="diacritics_ro")
+    assert answer.prediction == "Tara mea."
     with pytest.raises(UsageError, match="--task sst2: this model has no such task; it was trained on so_quality"):
-        asked("both", lines, task="sst2")
+        predict_all("both", lines, task="sst2")
 
 
 def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     text = " ".join(f"Fraza {i} are cuvinte." for i in range(40))
     (lines := tmp_path / "a.txt").write_text(f"Scurt.\n{text}\n", encoding="utf-8")
-    short, long = asked("diacritics_ro", lines, long="refuse")
+    short, long = predict_all("diacritics_ro", lines, long="refuse")
     assert short.prediction == "Scurt."
     assert long.reason.startswith("too long: ")
     assert long.reason.endswith(" tokens, the limit is 32")
-    asking = begun("diacritics_ro", lines, long="cut", max_length=8)
+    asking = start_predictions("diacritics_ro", lines, long="cut", max_length=8)
     _, cut = asking
     assert cut.lost > 0
     assert cut.unfinished
-    told = " ".join(asking.sentences())
-    assert f"1 input longer than 32 tokens, cut: {cut.lost:,} of {cut.tokens:,} tokens are lost." in told
-    assert "1 answer did not come to an end within 8 tokens" in told
+    summary = " ".join(asking.sentences())
+    assert f"1 input longer than 32 tokens, cut: {cut.lost:,} of {cut.tokens:,} tokens are lost." in summary
+    assert "1 answer did not come to an end within 8 tokens" in summary
     # A task whose texts must stay whole splits by itself, and a copy of the parts is the text.
-    _, split = asked("diacritics_ro", lines, max_length=32)
+    _, split = predict_all("diacritics_ro", lines, max_length=32)
     assert split.prediction == text
     assert (split.lost, split.unfinished) == (0, False)
     assert split.parts > 5
@@ -230,10 +230,10 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
 def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
     table = preparing.write_csv(tmp_path / "a.csv", preparing.questions(2))
     with pytest.raises(UsageError, match="so_quality answers with classes or numbers"):
-        asked("so_quality", table, long="split")
+        predict_all("so_quality", table, long="split")
     table = preparing.write_csv(tmp_path / "b.csv", [{"q": "word " * 50, "c": "other " * 50}])
-    (one,) = asked("text2text", table, long="split")
-    assert one.reason == "too long to split: its input has 4 texts that could be taken apart"
+    (answer,) = predict_all("text2text", table, long="split")
+    assert answer.reason == "too long to split: its input has 4 texts that could be taken apart"
 
 
 @pytest.mark.parametrize(
@@ -247,18 +247,18 @@ def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
 def test_options_from_python_are_checked(copies: None, tmp_path: Path, options: dict[str, Any], said: str) -> None:
     (tmp_path / "lines.txt").write_text("a\n")
     with pytest.raises(UsageError) as raised:
-        begun("diacritics_ro", tmp_path / "lines.txt", **options)
+        start_predictions("diacritics_ro", tmp_path / "lines.txt", **options)
     assert said in str(raised.value)
 
 
 def test_rows_of_like_lengths_share_a_batch(copies: None, tmp_path: Path) -> None:
     texts = ["word " * (1 + i * 7 % 26) for i in range(64)]
     (lines := tmp_path / "a.txt").write_text("".join(text + "\n" for text in texts))
-    answers = asked("diacritics_ro", lines, batch=4)
-    assert [one.prediction for one in answers] == [text.strip() for text in texts]
+    answers = predict_all("diacritics_ro", lines, batch=4)
+    assert [answer.prediction for answer in answers] == [text.strip() for text in texts]
     batches = answering.Copies.batches
     assert all(count == 4 for count, _ in batches)
-    room, tokens = sum(count * length for count, length in batches), sum(one.tokens for one in answers)
+    room, tokens = sum(count * length for count, length in batches), sum(answer.tokens for answer in answers)
     assert room < 1.5 * tokens  # 2.2 in the order of the rows
 
 
@@ -270,16 +270,16 @@ def test_killed_and_started_again_the_file_is_the_same(
     rows[50]["Title"] = rows[50]["Body"] = ""
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
 
-    def ask(out: Path, **how: Any) -> int:
-        asking = begun("so_quality", table, batch=2, max_length=64)
-        return asking.write(out, to=to, watch=lambda _: None, **how)
+    def ask(out: Path, **options: Any) -> int:
+        asking = start_predictions("so_quality", table, batch=2, max_length=64)
+        return asking.write(out, to=to, watch=lambda _: None, **options)
 
     assert ask(tmp_path / "whole") == 0
     add = files.AnswerFile.add
 
-    def killed(file: files.AnswerFile, text: str, **said: Any) -> None:
-        add(file, text, **said)
-        if said["answer_count"] == 96:
+    def killed(file: files.AnswerFile, text: str, **arguments: Any) -> None:
+        add(file, text, **arguments)
+        if arguments["answer_count"] == 96:
             file._file.write(b"half a li")  # what the disk has of a window that was never finished
             file._file.flush()
             raise KeyboardInterrupt
@@ -289,7 +289,7 @@ def test_killed_and_started_again_the_file_is_the_same(
         ask(tmp_path / "out")
     monkeypatch.setattr(files.AnswerFile, "add", add)
     assert not (tmp_path / "out").exists()
-    asking = begun("so_quality", table, batch=2, max_length=9)
+    asking = start_predictions("so_quality", table, batch=2, max_length=9)
     with pytest.raises(OutputError, match=r"begun with another options\. Give the same again to go on, or --fresh"):
         asking.write(tmp_path / "out", to=to, watch=lambda _: None)
     assert ask(tmp_path / "out") == 96
@@ -371,14 +371,14 @@ def test_a_table_in_memory_gives_answers_to_its_rows(monkeypatch: pytest.MonkeyP
         def __iter__(self) -> Iterator[str]:
             return iter(self.columns)
 
-    for given in (
+    for source_rows in (
         Frame(),
         OldFrame(),
         table,
         table.select(["Title"]).to_pylist(),
         iter(table.select(["Title"]).to_pylist()),
     ):
-        t5prep.predict("no-such-model", given)
+        t5prep.predict("no-such-model", source_rows)
         assert asked_for.pop() == ["False", rows]
     t5prep.predict("no-such-model", (text for text in ("a", "b")))
     assert asked_for.pop() == ["True", '{"input": "a"}\n{"input": "b"}\n']

@@ -50,21 +50,21 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data"
 
 
-def begun(dataset: Path, out: Path) -> run.Model:
+def open_new_run(dataset: Path, out: Path) -> run.Model:
     """A run on the dataset with one checkpoint, opened."""
-    return run.open_model(toy_runs.begun(out, manifest.load(dataset), data=str(dataset)))
+    return run.open_model(toy_runs.create_run(out, manifest.load(dataset), data=str(dataset)))
 
 
 def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (dataset / "task.py").read_text() == TASK
-    opened = begun(dataset, tmp_path / "run")
+    opened = open_new_run(dataset, tmp_path / "run")
     assert opened.own_tasks == {0: run.TaskFile(f"{tmp_path}/run/task-0.py", TASK.encode())}
     monkeypatch.setattr(run, "open_model", lambda name, checkpoint: opened)
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
     asking = predictions.Predictions("run", str(table), build(PredictOptions, {"max_length": 16, "trust_code": True}))
     answers = list(asking)
-    assert [(one.id, one.prediction, one.reason) for one in answers] == [
+    assert [(answer.id, answer.prediction, answer.reason) for answer in answers] == [
         ("a", "headline: two words", ""),
         ("b", None, "short article"),
     ]
@@ -76,10 +76,10 @@ def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
     shutil.copytree(dataset, changed)
     (changed / "task.py").write_text("raise SystemExit('ran')")
     with pytest.raises(DatasetError, match=r"data/task\.py is altered: .*the file headlines\.py that made the dataset"):
-        begun(changed, tmp_path / "run")
+        open_new_run(changed, tmp_path / "run")
     with pytest.raises(DatasetError, match=r"data/task\.py is altered"):
         verify(changed)
-    begun(dataset, tmp_path / "other")
+    open_new_run(dataset, tmp_path / "other")
     (tmp_path / "other" / "task-0.py").write_text("raise SystemExit('ran')")
     opened = run.open_model(str(tmp_path / "other"))
     with pytest.raises(DatasetError, match=r"other/task-0\.py is altered"):
@@ -91,17 +91,19 @@ def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
 
 def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
     """A run whose task was replaced, its checksum recomputed: `predict` says what it is, and executes nothing."""
-    begun(dataset, tmp_path / "run")
+    open_new_run(dataset, tmp_path / "run")
     ran = tmp_path / "ran"
     code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}"
     (tmp_path / "run" / "task-0.py").write_text(code)
-    made = manifest.load(dataset)
-    facts = dataclasses.replace(made.task, sha256=hashlib.sha256(code.encode()).hexdigest())
-    (tmp_path / "run" / "manifest-0.json").write_text(dataclasses.replace(made, task=facts).sealed().dumps())
+    dataset_manifest = manifest.load(dataset)
+    facts = dataclasses.replace(dataset_manifest.task, sha256=hashlib.sha256(code.encode()).hexdigest())
+    (tmp_path / "run" / "manifest-0.json").write_text(
+        dataclasses.replace(dataset_manifest, task=facts).sealed().dumps()
+    )
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
-    said = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
-    assert said.exit_code == 1
-    (sentence,) = said.stderr.splitlines()
+    result = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
+    assert result.exit_code == 1
+    (sentence,) = result.stderr.splitlines()
     assert "run/task-0.py is Python code that came with the model and that you have not run" in sentence
     assert "it would make the inputs of rows, for the task headlines" in sentence
     assert "--trust-code" in sentence
@@ -114,7 +116,7 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
 def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`prepare` remembers the file that it was given: a run on the dataset is opened without a word."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    begun(dataset, tmp_path / "run")
+    open_new_run(dataset, tmp_path / "run")
     opened = run.open_model(str(tmp_path / "run"))
     with pytest.raises(UsageError, match="trust-code"):
         rows.asking_of(opened, opened.manifests[0], RowOptions())
@@ -137,10 +139,12 @@ def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
     shutil.copytree(dataset, altered)
     ran = tmp_path / "ran"
     (altered / "task.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}")
-    made = manifest.load(altered)
-    settings = dataclasses.replace(made.settings, task=str(altered / "task.py"))
-    made = dataclasses.replace(made, settings=settings, task=dataclasses.replace(made.task, file="", sha256=""))
-    (altered / manifest.NAME).write_text(made.sealed().dumps())
+    dataset_manifest = manifest.load(altered)
+    settings = dataclasses.replace(dataset_manifest.settings, task=str(altered / "task.py"))
+    dataset_manifest = dataclasses.replace(
+        dataset_manifest, settings=settings, task=dataclasses.replace(dataset_manifest.task, file="", sha256="")
+    )
+    (altered / manifest.NAME).write_text(dataset_manifest.sealed().dumps())
     assert look(Dataset(altered)) is None
     assert not ran.exists()
 

@@ -18,11 +18,11 @@ METRICS = {"loss": 0.5, "accuracy": 0.9364, "macro_f1": 0.93, "rouge1_f1": 0.4, 
 
 
 def a_model(tmp_path: Path, *, uri: str = "hf:nyu-mll/glue@abc#sst2", **values: Any) -> Model:
-    made = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
-    made = dataclasses.replace(made, source=dataclasses.replace(made.source, uri=uri))
+    manifest = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
+    manifest = dataclasses.replace(manifest, source=dataclasses.replace(manifest.source, uri=uri))
     settings = dataclasses.asdict(configs.build({"data": "d", "out": "o", "model": "google-t5/t5-base"}, values))
     state = State(step=7, config=settings, data=[], tokenizer="", metric="accuracy", metrics=METRICS)  # type: ignore[arg-type]
-    return Model("o/checkpoints/7", ModelConfig(), {}, manifests=(made,), state=state)
+    return Model("o/checkpoints/7", ModelConfig(), {}, manifests=(manifest,), state=state)
 
 
 def test_the_hub_reads_licence_base_model_datasets_and_metrics(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_where_it_came_from(tmp_path: Path, values: dict, base: str | None, lice
     card = ModelCard(model_card(a_model(tmp_path, **values), name="mine"))
     assert card.data.base_model == base
     assert card.data.license == licence
-    said = ModelCard(model_card(a_model(tmp_path / "again", **values), name="mine", licence="mit"))
-    assert said.data.license == "mit"
+    mit_card = ModelCard(model_card(a_model(tmp_path / "again", **values), name="mine", licence="mit"))
+    assert mit_card.data.license == "mit"
 
 
 def test_data_of_other_hosts_are_not_named_as_the_hubs(tmp_path: Path) -> None:

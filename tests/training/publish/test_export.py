@@ -82,14 +82,14 @@ def test_weights_that_are_not_numbers_are_not_copied(tmp_path: Path, value: floa
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of what transformers says of each family's export."""
-    place = tmp_path_factory.mktemp("exports")
+    folder = tmp_path_factory.mktemp("exports")
     for family, config in CONFIGS.items():
-        save_weights(place / family, config, _sharp(config))
-        (place / family / "config.json").write_text(json.dumps(config.to_json()))
-        export_hf(str(place / family), out=str(place / "exported" / family))
-        np.savez(place / f"{family}.npz", **draw_batch(config.vocab_size))
-    subprocess.run([sys.executable, "-c", THEIRS, place, *CONFIGS], check=True)
-    return place
+        save_weights(folder / family, config, _sharp(config))
+        (folder / family / "config.json").write_text(json.dumps(config.to_json()))
+        export_hf(str(folder / family), out=str(folder / "exported" / family))
+        np.savez(folder / f"{family}.npz", **draw_batch(config.vocab_size))
+    subprocess.run([sys.executable, "-c", THEIRS, folder, *CONFIGS], check=True)
+    return folder
 
 
 @pytest.mark.extra("torch")
@@ -97,25 +97,25 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_transformers_computes_and_generates_the_same(theirs: Path, family: str) -> None:
     config, weights = CONFIGS[family], {name: tf.constant(value) for name, value in _sharp(CONFIGS[family]).items()}
     batch = {name: tf.constant(value) for name, value in draw_batch(config.vocab_size).items()}
-    found = np.load(theirs / f"{family}.theirs.npz")
+    reference = np.load(theirs / f"{family}.theirs.npz")
     # A logit near zero is a sum of products as large as the largest logit's: its error is a part of that one, not of zero.
-    expected = found["logits"]
+    expected = reference["logits"]
     np.testing.assert_allclose(forward(weights, config, batch), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
     for beams in (1, 3):
-        expected = found[f"beams {beams}"]
+        expected = reference[f"beams {beams}"]
         # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
-        ended = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
-        asked = (batch["input_ids"], batch["attention_mask"])
-        ids = generate(weights, config, *asked, max_length=LENGTH, beams=beams).numpy()
-        assert ids[:, : expected.shape[1]].tolist() == np.where(ended, 0, expected).tolist()
+        after_eos = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
+        inputs = (batch["input_ids"], batch["attention_mask"])
+        ids = generate(weights, config, *inputs, max_length=LENGTH, beams=beams).numpy()
+        assert ids[:, : expected.shape[1]].tolist() == np.where(after_eos, 0, expected).tolist()
         assert not ids[:, expected.shape[1] :].any()
         assert len(set(map(tuple, ids.tolist()))) > 1
-    said = json.loads((theirs / f"{family}.json").read_text())
+    loading_info = json.loads((theirs / f"{family}.json").read_text())
     written = json.loads((theirs / "exported" / family / "config.json").read_text())
     assert written["tie_word_embeddings"] == config.tie_word_embeddings  # by which transformers 4 knows
     card = (theirs / "exported" / family / "README.md").read_text()
     assert ("They should, as in every T5 1.1" in card) != config.tie_word_embeddings
-    assert said == {"missing_keys": [], "unexpected_keys": [], "tied": config.tie_word_embeddings}
+    assert loading_info == {"missing_keys": [], "unexpected_keys": [], "tied": config.tie_word_embeddings}
 
 
 @pytest.mark.extra("torch")
@@ -142,9 +142,9 @@ def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(t
     assert opened.config == config
     assert all(np.array_equal(opened.weights[name], weights[name]) for name in weights)
     # The best is exported, not the last, unless asked.
-    for which, expected in (("best", weights), ("last", worse)):
-        export_hf(out, out=str(tmp_path / which), options=ExportOptions(checkpoint=which))
-        exported = load_weights(tmp_path / which)[1]
+    for checkpoint, expected in (("best", weights), ("last", worse)):
+        export_hf(out, out=str(tmp_path / checkpoint), options=ExportOptions(checkpoint=checkpoint))
+        exported = load_weights(tmp_path / checkpoint)[1]
         assert all(np.array_equal(exported[name], expected[name]) for name in expected)
 
 
@@ -160,12 +160,12 @@ def test_a_saved_model_answers_any_number_of_rows_as_we_do(
     export_saved_model(str(tmp_path / "model"), out=str(tmp_path / "saved"), rows=rows)
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     inputs, length = serve.structured_input_signature[1]["input_ids"].shape[1], 0
-    drawn = np.random.default_rng(2).integers(2, config.vocab_size, (5, 7))
-    ids = np.pad(drawn, [(0, 0), (0, inputs - 7)]).astype(np.int32)
-    found = {count: serve(input_ids=tf.constant(ids[:count]))["output_ids"].numpy() for count in (0, 1, 5)}
-    length = found[5].shape[1]
+    random_ids = np.random.default_rng(2).integers(2, config.vocab_size, (5, 7))
+    ids = np.pad(random_ids, [(0, 0), (0, inputs - 7)]).astype(np.int32)
+    answers = {count: serve(input_ids=tf.constant(ids[:count]))["output_ids"].numpy() for count in (0, 1, 5)}
+    length = answers[5].shape[1]
     weights = {name: tf.constant(value) for name, value in _sharp(config).items()}
     expected = generate(weights, config, tf.constant(ids), tf.constant((ids != 0).astype(np.int32)), max_length=length)
-    assert found[5].tolist() == expected.numpy().tolist()
-    assert found[1].tolist() == expected.numpy()[:1].tolist()
-    assert found[0].shape == (0, length)
+    assert answers[5].tolist() == expected.numpy().tolist()
+    assert answers[1].tolist() == expected.numpy()[:1].tolist()
+    assert answers[0].shape == (0, length)

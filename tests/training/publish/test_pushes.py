@@ -50,12 +50,12 @@ class Run:
 
 def test_the_best_checkpoint_is_pushed(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
-    one = Run(tmp_path / "run")
+    toy_run = Run(tmp_path / "run")
     with pytest.raises(UsageError, match="has no checkpoint yet"):
-        pushes.push_best(one.out, repo="me/model")
+        pushes.push_best(toy_run.out, repo="me/model")
     for step in LOSSES:
-        one.reach(step)
-    assert pushes.push_best(one.out, repo="me/model").endswith("/me/model")
+        toy_run.reach(step)
+    assert pushes.push_best(toy_run.out, repo="me/model").endswith("/me/model")
     assert internet.hub.commits["me/model"] == ["Step 4, exported by t5prep"]
     # What is there now is the best checkpoint, as any reader of the Hub gets it.
     pushed = run.open_model("me/model")
@@ -75,15 +75,15 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
     """Beside a training on a TPU, whoever opens the TPU too takes its chips away: here, opening any device is an error."""
     import huggingface_hub.constants
 
-    one = Run(tmp_path / "run")
-    one.reach(4)
+    toy_run = Run(tmp_path / "run")
+    toy_run.reach(4)
     (tmp_path / "run/tensorboard").mkdir()
     with tf.io.TFRecordWriter(str(tmp_path / "run/tensorboard/events.out.tfevents.1.host")) as events:
         for number in range(2):
             events.write(tf.compat.v1.Event(step=number).SerializeToString())
     results = {"metrics": {"accuracy": 0.75, "labels": ["low", "high"], "confusion": [[30, 10, 0], [5, 15, 0]]}}
     (tmp_path / "eval.json").write_text(json.dumps(results))  # as `eval --predictions` writes it
-    place = {"HF_ENDPOINT": huggingface_hub.constants.ENDPOINT, "JAX_PLATFORMS": "a_device_that_nobody_has"}
+    environment = {"HF_ENDPOINT": huggingface_hub.constants.ENDPOINT, "JAX_PLATFORMS": "a_device_that_nobody_has"}
     code = (
         "import sys, jax\n"
         "from t5prep.cli import main\n"
@@ -95,14 +95,14 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
         "    print('opening a device is an error here')\n"
     )
     lines = [
-        f"push --model {one.out} --repo me/model --logs",
-        f"export --model {one.out} --out {tmp_path}/exported",
-        f"report {one.out} --answers {tmp_path}/eval.json --out {tmp_path}/report.html",
+        f"push --model {toy_run.out} --repo me/model --logs",
+        f"export --model {toy_run.out} --out {tmp_path}/exported",
+        f"report {toy_run.out} --answers {tmp_path}/eval.json --out {tmp_path}/report.html",
     ]
     command = [sys.executable, "-c", code, *lines]
-    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("opening a device is an error here\n")
+    result = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.endswith("opening a device is an error here\n")
     assert "Confusion matrix" in (tmp_path / "report.html").read_text(encoding="utf-8")
     (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
     sent = [json.loads(line)["value"].get("path") for line in commit.splitlines()]
@@ -110,9 +110,9 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
 
 
 def test_the_command_without_a_login_is_one_sentence(internet: Internet, tmp_path: Path) -> None:
-    one = Run(tmp_path / "run")
-    one.reach(4)
-    result = CliRunner().invoke(cli.main, ["push", "--model", one.out, "--repo", "me/model"])
+    toy_run = Run(tmp_path / "run")
+    toy_run.reach(4)
+    result = CliRunner().invoke(cli.main, ["push", "--model", toy_run.out, "--repo", "me/model"])
     assert result.exit_code == 1
     assert "hf auth login" in str(result.output) + str(result.exception)
 
@@ -123,14 +123,14 @@ def test_each_checkpoint_is_a_commit_with_its_logs_however_slow_the_network(
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     out = tmp_path / "run"
     export = pushes.export_hf
-    ended = threading.Event()
+    stop_event = threading.Event()
 
     def slow_export(name: str, **options: Any) -> str:
         """Export nothing before the last checkpoint is written: others would be deleted by then."""
         for _ in range(6000):
             if (out / "checkpoints" / "00000012" / checkpoints.MARKER).exists():
                 break
-            ended.wait(0.05)
+            stop_event.wait(0.05)
         return export(name, **options)
 
     monkeypatch.setattr(pushes, "export_hf", slow_export)
@@ -144,8 +144,8 @@ def test_each_checkpoint_is_a_commit_with_its_logs_however_slow_the_network(
     assert all("accuracy" in files["README.md"].decode() for files in history), "its evaluation is in the card"
     pushed, last = run.open_model("me/model"), run.open_model(str(out), checkpoint="last")
     assert all(np.array_equal(pushed.weights[name], last.weights[name]) for name in last.weights)
-    left = {path.name for path in (out / "checkpoints").iterdir()}
-    assert left == {"00000012", Path(checkpoints.best(str(out))[0]).name}
+    remaining_checkpoints = {path.name for path in (out / "checkpoints").iterdir()}
+    assert remaining_checkpoints == {"00000012", Path(checkpoints.best(str(out))[0]).name}
 
     trainer.train(config)  # a run that has ended: all of it is there
     assert len(hub.commits["me/model"]) == 3
@@ -162,9 +162,9 @@ def test_a_push_that_fails_is_a_sentence_and_the_next_one_has_the_newer_weights(
         internet.server.faults.append(Fault("/commit/main", answer=Answer(status), method="POST"))
     trainer.train(toy_runs.config(data, shape, tmp_path / "run", push="me/model"))
     assert internet.hub.commits["me/model"][-1] == "Step 12, exported by t5prep"
-    said = capsys.readouterr().err
-    assert "Step 4 is not pushed: me/model cannot be written on the Hub (403)" in said
-    assert internet.hub.token not in said
+    output = capsys.readouterr().err
+    assert "Step 4 is not pushed: me/model cannot be written on the Hub (403)" in output
+    assert internet.hub.token not in output
 
 
 def test_who_may_not_push_learns_it_before_a_step_is_trained(

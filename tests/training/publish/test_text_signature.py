@@ -46,10 +46,10 @@ def test_texts_are_encoded_and_cut_as_they_are_prepared(policy: str, marker: str
     settings = dataclasses.replace(run.UNKNOWN_DATA, input_length=LENGTH, truncation=policy, marker=marker)
     ids = TextSignature(tokenizer, settings).encode(tf.constant(TEXTS)).numpy()
     mark = tokenizer.sentinel(1) if marker != "none" else None
-    for text, own in zip(TEXTS, ids.tolist(), strict=True):
-        whole = [*tokenizer.encode(text), tokenizer.eos_id]
-        cut = truncate(whole, LENGTH, policy=policy, marker=mark)
-        assert own == cut + [tokenizer.pad_id] * (LENGTH - len(cut))
+    for text, row_ids in zip(TEXTS, ids.tolist(), strict=True):
+        full_ids = [*tokenizer.encode(text), tokenizer.eos_id]
+        cut = truncate(full_ids, LENGTH, policy=policy, marker=mark)
+        assert row_ids == cut + [tokenizer.pad_id] * (LENGTH - len(cut))
 
 
 @pytest.mark.extra("tensorflow_text")
@@ -73,7 +73,7 @@ def test_a_saved_model_answers_texts_as_predict_does(tmp_path: Path) -> None:
     texts = [text for text in TEXTS if text and "\n" not in text]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
     asking = predictions.Predictions(str(model), str(tmp_path / "texts.txt"), build(PredictOptions, {"as_text": True}))
-    expected = [one.prediction for one in asking]
+    expected = [answer.prediction for answer in asking]
 
     export.export_saved_model(str(model), out=str(tmp_path / "saved"), options=ExportOptions("savedmodel", text=True))
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures

@@ -91,10 +91,10 @@ def adding(
 
 
 def old_names(tensors: Tensors, prefix: str) -> Tensors:
-    named = without_head(tensors, prefix)
+    renamed_tensors = without_head(tensors, prefix)
     for old, new in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
-        named = {name.replace(old, new): value for name, value in named.items()}
-    return named
+        renamed_tensors = {name.replace(old, new): value for name, value in renamed_tensors.items()}
+    return renamed_tensors
 
 
 def wrapped(tensors: Tensors, prefix: str) -> Tensors:
@@ -107,8 +107,8 @@ def all_names_of_a_table(tensors: Tensors, _: str) -> Tensors:
 
 
 def decoders_name_alone(tensors: Tensors, _: str) -> Tensors:
-    named = dict(tensors)
-    return {**named, "decoder.embed_tokens.weight": named.pop("shared.weight")}
+    renamed_tensors = dict(tensors)
+    return {**renamed_tensors, "decoder.embed_tokens.weight": renamed_tensors.pop("shared.weight")}
 
 
 def encoder_of_t5(tensors: Tensors, _: str) -> Tensors:
@@ -248,7 +248,7 @@ def config_of(family: str) -> Config:
     return read_config(json.dumps(CONFIGS[family]).encode(), location=family)
 
 
-def whole(folder: Path, family: str) -> tuple[Config, dict[str, Any], Tensors]:
+def create_model(folder: Path, family: str) -> tuple[Config, dict[str, Any], Tensors]:
     """Write a config; return it, weights that all differ from 0, and their tensors as transformers names them."""
     config = config_of(family)
     (folder / "config.json").write_text(json.dumps(CONFIGS[family]))
@@ -262,49 +262,49 @@ def whole(folder: Path, family: str) -> tuple[Config, dict[str, Any], Tensors]:
     return config, weights, tensors
 
 
-def is_same(found: Any, weights: dict[str, Any], names: Any) -> bool:
-    return all(np.array_equal(np.asarray(found[name]), weights[name]) for name in names)
+def is_same(loaded_weights: Any, weights: dict[str, Any], names: Any) -> bool:
+    return all(np.array_equal(np.asarray(loaded_weights[name]), weights[name]) for name in names)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_weights_are_those_of_the_layout_and_the_rest_is_named(name: str, tmp_path: Path) -> None:
     layout = LAYOUTS[name]
-    config, weights, tensors = whole(tmp_path, layout.family)
+    config, weights, tensors = create_model(tmp_path, layout.family)
     prefix = getattr(config, "prefix", "")
     published = layout.publish(tensors, prefix)
     save_file({key: np.ascontiguousarray(value) for key, value in published.items()}, tmp_path / "model.safetensors")
-    said: list[str] = []
+    messages: list[str] = []
     encoder = layout.publish is encoder_of_t5
-    found = load_weights(tmp_path, encoder=encoder, say=said.append)[1]
-    assert is_same(found, weights, of_encoder(config)), "weights of the encoder differ"
+    loaded_weights = load_weights(tmp_path, encoder=encoder, say=messages.append)[1]
+    assert is_same(loaded_weights, weights, of_encoder(config)), "weights of the encoder differ"
     if isinstance(config, ModelConfig) and not encoder:
-        assert is_same(found, weights, weight_layouts(config))
-    unused = next((text for text in said if text.startswith("Not used of")), "")
+        assert is_same(loaded_weights, weights, weight_layouts(config))
+    unused = next((text for text in messages if text.startswith("Not used of")), "")
     names = sorted(layout.unused)
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    assert unused == (f"Not used of {tmp_path}: {', '.join(names[:LISTED])}{more}." if names else "")
+    suffix = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    assert unused == (f"Not used of {tmp_path}: {', '.join(names[:LISTED])}{suffix}." if names else "")
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
 def test_floats_of_any_width_are_read(family: str, dtype: Any, tmp_path: Path) -> None:
-    config, weights, tensors = whole(tmp_path, family)
+    config, weights, tensors = create_model(tmp_path, family)
     save_file({name: value.astype(dtype) for name, value in tensors.items()}, tmp_path / "model.safetensors")
-    found = load_weights(tmp_path)[1]
+    loaded_weights = load_weights(tmp_path)[1]
     expected = {name: value.astype(dtype).astype(np.float32) for name, value in weights.items()}
-    assert is_same(found, expected, weight_layouts(config))
+    assert is_same(loaded_weights, expected, weight_layouts(config))
 
 
 def test_the_index_says_which_part_has_a_tensor(tmp_path: Path) -> None:
     """A part may have an older copy of a tensor of another part, and a part that the index does not name is not read."""
-    config, weights, tensors = whole(tmp_path, "t5-v1_1")
+    config, weights, tensors = create_model(tmp_path, "t5-v1_1")
     names = sorted(tensors)
     parts = {"model-00001-of-00002.safetensors": names[:9], "model-00002-of-00002.safetensors": names[9:]}
     stale = {names[0]: np.zeros_like(tensors[names[0]]), names[-1]: np.zeros_like(tensors[names[-1]])}
-    for file, own in parts.items():
-        save_file({**stale, **{name: tensors[name] for name in own}}, tmp_path / file)
+    for file, part_names in parts.items():
+        save_file({**stale, **{name: tensors[name] for name in part_names}}, tmp_path / file)
     save_file(stale, tmp_path / "model-00003-of-00003.safetensors")
-    index = {"weight_map": {name: file for file, own in parts.items() for name in own}}
+    index = {"weight_map": {name: file for file, part_names in parts.items() for name in part_names}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     (tmp_path / "pytorch_model.bin").write_bytes(b"an older copy in another format")
     assert is_same(load_weights(tmp_path)[1], weights, weight_layouts(config))
@@ -329,7 +329,7 @@ def quantized(tensors: Tensors, kind: str) -> Tensors:
 @pytest.mark.parametrize("kind", ["bitsandbytes int8", "bitsandbytes nf4", "gptq", "fp8", "compressed-tensors"])
 @pytest.mark.parametrize("family", ["bert", "t5"])
 def test_quantized_weights_are_refused_by_name(family: str, kind: str, tmp_path: Path) -> None:
-    tensors = quantized(whole(tmp_path, family)[2], kind)
+    tensors = quantized(create_model(tmp_path, family)[2], kind)
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(UsageError, match=r"is quantized \(.*(query|SelfAttention\.q)\..*pass the checkpoint"):
         load_weights(tmp_path)
@@ -345,7 +345,7 @@ def test_quantized_weights_are_refused_by_name(family: str, kind: str, tmp_path:
     ],
 )
 def test_layers_and_adapters_that_the_config_lacks_are_refused(family: str, extra: str, tmp_path: Path) -> None:
-    tensors = whole(tmp_path, family)[2] | floats(extra)
+    tensors = create_model(tmp_path, family)[2] | floats(extra)
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(UsageError, match=f"has {extra}, which a model of its config"):
         load_weights(tmp_path)
@@ -353,23 +353,23 @@ def test_layers_and_adapters_that_the_config_lacks_are_refused(family: str, extr
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "deberta-v2", "modernbert"])
 def test_a_missing_head_is_drawn_from_the_seed_and_said_or_refused(family: str, tmp_path: Path) -> None:
-    config, _, tensors = whole(tmp_path, family)
+    config, _, tensors = create_model(tmp_path, family)
     encoder = {tensor for layout in of_encoder(config).values() for tensor in layout.tensors}
     save_file({name: tensors[name] for name in encoder}, tmp_path / "model.safetensors")
-    said: list[str] = []
-    drawn = {seed: load_weights(tmp_path, head_seed=seed, say=said.append)[1] for seed in (0, 1)}
-    assert any(text.startswith("Drawn with seed 1, because") and "classifier" in text for text in said)
-    heads = [name for name in weight_layouts(config) if name.startswith(OF_HEADS) and np.ptp(drawn[0][name])]
+    messages: list[str] = []
+    weights_by_seed = {seed: load_weights(tmp_path, head_seed=seed, say=messages.append)[1] for seed in (0, 1)}
+    assert any(text.startswith("Drawn with seed 1, because") and "classifier" in text for text in messages)
+    heads = [name for name in weight_layouts(config) if name.startswith(OF_HEADS) and np.ptp(weights_by_seed[0][name])]
     assert "head.classifier" in heads
     for name in heads:
-        assert not np.array_equal(drawn[0][name], drawn[1][name]), name
+        assert not np.array_equal(weights_by_seed[0][name], weights_by_seed[1][name]), name
     with pytest.raises(UsageError, match="so its head is not trained yet"):
         load_weights(tmp_path, head_seed=None)
 
 
 def test_the_encoder_of_a_t5_is_enough_for_classes(tmp_path: Path) -> None:
     """T5EncoderModel, as sentence-t5 has it, and T5ForSequenceClassification, whose encoder stands below `transformer`."""
-    config, weights, tensors = whole(tmp_path, "t5")
+    config, weights, tensors = create_model(tmp_path, "t5")
     encoder = {name: value for name, value in tensors.items() if name.startswith(("encoder.", "shared."))}
     below = {f"transformer.{name}": value for name, value in tensors.items()} | floats(
         "classification_head.out_proj.weight"
@@ -383,7 +383,7 @@ def test_the_encoder_of_a_t5_is_enough_for_classes(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fills_masks_by_another_matrix_is_refused(tmp_path: Path) -> None:
-    _, _, tensors = whole(tmp_path, "bert")
+    _, _, tensors = create_model(tmp_path, "bert")
     head = floats("cls.predictions.transform.dense.bias", "cls.predictions.transform.LayerNorm.weight")
     head |= floats("cls.predictions.transform.LayerNorm.bias") | floats("cls.predictions.decoder.bias", shape=(40,))
     head |= floats("cls.predictions.transform.dense.weight", shape=(8, 8))

@@ -33,14 +33,16 @@ SHAPES = {
 
 
 def state() -> dict[str, Any]:
-    return collections.OrderedDict((name, tensor(str(at), shape)) for at, (name, shape) in enumerate(SHAPES.items()))
+    return collections.OrderedDict(
+        (name, tensor(str(index), shape)) for index, (name, shape) in enumerate(SHAPES.items())
+    )
 
 
 def write_archive(path: Path, content: bytes, *, compression: int = zipfile.ZIP_STORED, extra: Any = None) -> None:
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("archive/data.pkl", content)
-        for at, shape in enumerate(SHAPES.values()):
-            archive.writestr(f"archive/data/{at}", np.full(shape, at, np.float32).tobytes())
+        for index, shape in enumerate(SHAPES.values()):
+            archive.writestr(f"archive/data/{index}", np.full(shape, index, np.float32).tobytes())
         for name, value in (extra or {}).items():
             archive.writestr(name, value)
 
@@ -69,31 +71,34 @@ def with_entry(path: Path, **entry: Any) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (lambda place: (place / ".zarray").unlink(), "the array target.* is missing"),
-        (lambda place: (place / ".zarray").write_text("{"), "zarray is damaged"),
-        (lambda place: (place / "0.0").unlink(), r"the array target.* lacks 0\.0"),
-        (lambda place: (place / "0.0").write_bytes(b"\x1f\x8b"), r"0\.0 is damaged"),
-        (lambda place: (place / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is larger"),
-        (lambda place: another(place / ".zarray", os.mkfifo), "it is a pipe or a device"),
-        (lambda place: another(place / ".zarray", lambda at: at.symlink_to("/dev/zero")), "it is a pipe or a device"),
-        (lambda place: os.truncate(place / ".zarray", 1 << 40), "zarray is larger than what it can hold"),
-        (lambda place: another(place / "0.0", os.mkfifo), r"0\.0 is damaged"),
-        (lambda place: another(place / "0.0", lambda at: at.symlink_to("/dev/zero")), r"0\.0 is damaged"),
-        (lambda place: os.truncate(place / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
+        (lambda folder: (folder / ".zarray").unlink(), "the array target.* is missing"),
+        (lambda folder: (folder / ".zarray").write_text("{"), "zarray is damaged"),
+        (lambda folder: (folder / "0.0").unlink(), r"the array target.* lacks 0\.0"),
+        (lambda folder: (folder / "0.0").write_bytes(b"\x1f\x8b"), r"0\.0 is damaged"),
+        (lambda folder: (folder / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is larger"),
+        (lambda folder: another(folder / ".zarray", os.mkfifo), "it is a pipe or a device"),
         (
-            lambda place: with_entry(place / ".zarray", dimension_separator="/../../other"),
+            lambda folder: another(folder / ".zarray", lambda path: path.symlink_to("/dev/zero")),
+            "it is a pipe or a device",
+        ),
+        (lambda folder: os.truncate(folder / ".zarray", 1 << 40), "zarray is larger than what it can hold"),
+        (lambda folder: another(folder / "0.0", os.mkfifo), r"0\.0 is damaged"),
+        (lambda folder: another(folder / "0.0", lambda path: path.symlink_to("/dev/zero")), r"0\.0 is damaged"),
+        (lambda folder: os.truncate(folder / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
+        (
+            lambda folder: with_entry(folder / ".zarray", dimension_separator="/../../other"),
             "separates the numbers of its chunks by '/../../other'",
         ),
-        (lambda place: with_entry(place / ".zarray", chunks=[1 << 50, 8]), "has chunks that are larger than itself"),
+        (lambda folder: with_entry(folder / ".zarray", chunks=[1 << 50, 8]), "has chunks that are larger than itself"),
         (
-            lambda place: with_entry(place / ".zarray", dtype="int32"),
+            lambda folder: with_entry(folder / ".zarray", dtype="int32"),
             "it has a tensor of int32, and weights are float64",
         ),
     ],
 )
 def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
-    drawn = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
-    model_formats.write_t5x(tmp_path, drawn, kind="zarr")
+    tensors = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    model_formats.write_t5x(tmp_path, tensors, kind="zarr")
     harm(tmp_path / "target.encoder.layers_0.mlp.wo.kernel")
     with pytest.raises(UsageError, match=said) as raised:
         np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
@@ -134,10 +139,10 @@ def refused(model: Path, match: str) -> str:
     """The sentence that a model is refused with: it names the model and the file, and has one line."""
     with pytest.raises(UsageError, match=match) as raised:
         load_weights(model)
-    said = str(raised.value)
-    assert str(model) in said
-    assert "\n" not in said
-    return said
+    message = str(raised.value)
+    assert str(model) in message
+    assert "\n" not in message
+    return message
 
 
 def test_an_archive_without_torch_is_read(model: Path) -> None:
@@ -232,8 +237,8 @@ def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Pa
     ],
 )
 def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any], why: str) -> None:
-    said = {"key": "0", "shape": (40, 8), **change}
-    write_archive(model / "pytorch_model.bin", pickled({**state(), "shared.weight": tensor(**said)}))
+    arguments = {"key": "0", "shape": (40, 8), **change}
+    write_archive(model / "pytorch_model.bin", pickled({**state(), "shared.weight": tensor(**arguments)}))
     refused(model, why)
 
 
@@ -260,12 +265,12 @@ def _written(model: Path) -> dict[str, Path]:
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
 def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
     files = _written(model)
-    whole = files.pop(name).read_bytes()
-    for other in files.values():
-        other.unlink()
+    content = files.pop(name).read_bytes()
+    for path in files.values():
+        path.unlink()
     load_weights(model)
-    for kept in sorted({0, 1, 7, 9, 64, 300, len(whole) // 3, len(whole) // 2, len(whole) - 1}):
-        (model / name).write_bytes(whole[:kept])
+    for size in sorted({0, 1, 7, 9, 64, 300, len(content) // 3, len(content) // 2, len(content) - 1}):
+        (model / name).write_bytes(content[:size])
         refused(model, f"{name} cannot be read, for it")
     (model / name).write_bytes(b"<html>not a model</html>" * 100)
     refused(model, f"{name} cannot be read, for it")
@@ -274,14 +279,14 @@ def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
 def test_a_file_with_any_byte_changed_is_read_or_is_one_sentence(model: Path, name: str) -> None:
     files = _written(model)
-    whole = bytearray(files.pop(name).read_bytes())
-    for other in files.values():
-        other.unlink()
+    content = bytearray(files.pop(name).read_bytes())
+    for path in files.values():
+        path.unlink()
     rng = np.random.default_rng(3)
     for _ in range(60):
-        at, value = int(rng.integers(min(len(whole), 3000))), int(rng.integers(256))
-        changed = whole.copy()
-        changed[at] = value
+        offset, value = int(rng.integers(min(len(content), 3000))), int(rng.integers(256))
+        changed = content.copy()
+        changed[offset] = value
         (model / name).write_bytes(changed)
         with contextlib.suppress(UsageError):  # any other error is a failure
             load_weights(model)
@@ -309,10 +314,13 @@ def test_places_that_are_no_whole_numbers_are_refused(model: Path) -> None:
 
 
 def test_weights_of_whole_numbers_and_of_unknown_dtypes_are_refused(model: Path) -> None:
-    for dtype, why in (("I8", r"is quantized \(shared\.weight is int8\)"), ("I7", "a tensor of the unknown dtype I7")):
+    for dtype, message in (
+        ("I8", r"is quantized \(shared\.weight is int8\)"),
+        ("I7", "a tensor of the unknown dtype I7"),
+    ):
         header = json.dumps({"shared.weight": {"dtype": dtype, "shape": [2], "data_offsets": [0, 2]}}).encode()
         (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
-        refused(model, why)
+        refused(model, message)
 
 
 def test_a_tensor_before_the_first_value_is_refused(model: Path) -> None:
@@ -354,6 +362,6 @@ def test_storages_of_the_old_format_that_cannot_be_are_refused(model: Path, keys
 def test_buffers_of_whole_numbers_are_passed_over_in_a_pickle(model: Path) -> None:
     tensors = {"position_ids": tensor("0", (1, 16), kind=LongStorage), **state()}
     write_archive(model / "pytorch_model.bin", pickled(collections.OrderedDict(tensors)))
-    said: list[str] = []
-    load_weights(model, say=said.append)
-    assert said == [f"Not used of {model}: position_ids."]
+    messages: list[str] = []
+    load_weights(model, say=messages.append)
+    assert messages == [f"Not used of {model}: position_ids."]

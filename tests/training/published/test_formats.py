@@ -20,7 +20,7 @@ from t5prep.training.published import choosing
 
 GOLDEN = Path(__file__).parents[2] / "data" / "published"
 PYTORCH = ("bin", "legacy", "sharded")
-OTHERS = {"flax": "flax_model.msgpack"}
+FLAX_FILES = {"flax": "flax_model.msgpack"}
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +30,10 @@ def torch_models(torch_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     shutil.copytree(torch_t5, out, dirs_exist_ok=True)
     for family in FAMILIES:
         stored = choosing.tensors(model_files.find(out / family))
-        tensors = {name: one.read() for name, one in stored.items()}
+        tensors = {name: tensor.read() for name, tensor in stored.items()}
         (out / family / "flax").mkdir()
         shutil.copy(out / family / "config.json", out / family / "flax")
-        model_formats.write_flax(out / family / "flax" / OTHERS["flax"], tensors)
+        model_formats.write_flax(out / family / "flax" / FLAX_FILES["flax"], tensors)
     return out
 
 
@@ -41,9 +41,9 @@ def torch_models(torch_t5: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_format_gives_the_weights_of_every_architecture_bit_for_bit(torch_models: Path, family: str) -> None:
     config, expected = load_weights(torch_models / family)
-    for kind in (*PYTORCH, *OTHERS):
-        found, weights = load_weights(torch_models / family / kind)
-        assert found == config
+    for kind in (*PYTORCH, *FLAX_FILES):
+        loaded_config, weights = load_weights(torch_models / family / kind)
+        assert loaded_config == config
         assert all(np.array_equal(weights[name], expected[name]) for name in expected), kind
     for kind, tolerance in (("half", 1e-3), ("bfloat16", 1e-2)):
         weights = load_weights(torch_models / family / kind)[1]
@@ -62,10 +62,10 @@ def test_logits_and_answers_are_those_of_pytorch(torch_models: Path, family: str
     for beams in (1, 3):
         expected = reference[f"beams {beams}"]
         # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
-        ended = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
-        asked = (batch["input_ids"], batch["attention_mask"])
-        ids = generate(weights, config, *asked, max_length=LENGTH, beams=beams).numpy()
-        assert ids[:, : expected.shape[1]].tolist() == np.where(ended, 0, expected).tolist()
+        is_after_eos = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
+        inputs = (batch["input_ids"], batch["attention_mask"])
+        ids = generate(weights, config, *inputs, max_length=LENGTH, beams=beams).numpy()
+        assert ids[:, : expected.shape[1]].tolist() == np.where(is_after_eos, 0, expected).tolist()
         assert not ids[:, expected.shape[1] :].any()
 
 
@@ -75,26 +75,26 @@ def test_layers_as_a_loop_compute_the_same(torch_models: Path, family: str) -> N
     config, read = load_weights(torch_models / family)
     weights = {name: tf.constant(value) for name, value in read.items()}
     batch = {name: tf.constant(value) for name, value in draw_batch(config.vocab_size).items()}
-    found = []
+    outputs = []
     for remat in (False, True):
         with tf.GradientTape() as tape:
             tape.watch(weights)
             logits = forward(weights, config, batch, remat=remat)
             loss = tf.reduce_mean(tf.square(logits))
-        found.append((logits, tape.gradient(loss, weights)))
-    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-5)
+        outputs.append((logits, tape.gradient(loss, weights)))
+    np.testing.assert_allclose(outputs[0][0], outputs[1][0], atol=1e-5)
     for name in weights:
-        np.testing.assert_allclose(*(tf.convert_to_tensor(gradients[name]) for _, gradients in found), atol=1e-5)
+        np.testing.assert_allclose(*(tf.convert_to_tensor(gradients[name]) for _, gradients in outputs), atol=1e-5)
 
 
 @pytest.mark.parametrize(("family", "kind"), [("t5", "flax"), ("t5_1_1", "flax/sharded")])
 def test_what_transformers_4_wrote_computes_what_transformers_4_did(family: str, kind: str) -> None:
     """Whole files and parts, by its own Flax classes (tests/data/published/make_by_transformers4.py)."""
-    place = GOLDEN / family / kind
-    config, read = load_weights(place)
+    folder = GOLDEN / family / kind
+    config, read = load_weights(folder)
     assert config.tie_word_embeddings == (family == "t5")
     weights = {name: tf.constant(value) for name, value in read.items()}
-    reference = np.load(place / "reference.npz")
+    reference = np.load(folder / "reference.npz")
     # Its decoder inputs are a start token and then labels, of which the last is never read.
     labels = np.concatenate([reference["decoder_input_ids"][:, 1:], [[7], [7]]], axis=1).astype(np.int32)
     batch = {"input_ids": reference["input_ids"], "attention_mask": reference["attention_mask"], "labels": labels}
@@ -120,9 +120,9 @@ def test_a_checkpoint_of_t5x_is_a_model_without_a_config(tmp_path: Path, family:
     save_weights(tmp_path, config, expected)
     stored = choosing.tensors(model_files.find(tmp_path))
     (tmp_path / "t5x").mkdir()
-    model_formats.write_t5x(tmp_path / "t5x", {name: one.read() for name, one in stored.items()}, kind=kind)
-    found, weights = load_weights(tmp_path / "t5x")
-    assert found == config
+    model_formats.write_t5x(tmp_path / "t5x", {name: tensor.read() for name, tensor in stored.items()}, kind=kind)
+    loaded_config, weights = load_weights(tmp_path / "t5x")
+    assert loaded_config == config
     assert all(np.array_equal(weights[name], expected[name]) for name in expected)
     assert np.array_equal(weights["encoder.kv"][1, :, 3:7, 2:], expected["encoder.kv"][1, :, 3:7, 2:])
 
@@ -140,8 +140,8 @@ def test_what_is_saved_in_a_dtype_is_what_tensorflow_and_safetensors_make_of_it(
         shared = file.get_tensor("shared.weight")
     assert shared.dtype.name == dtype
     assert np.array_equal(shared, tf.cast(weights["shared"], dtype))
-    again = load_weights(tmp_path)[1]
-    assert np.array_equal(again["shared"], tf.cast(shared, tf.float32))
+    reloaded_weights = load_weights(tmp_path)[1]
+    assert np.array_equal(reloaded_weights["shared"], tf.cast(shared, tf.float32))
 
 
 def _umask() -> int:

@@ -24,8 +24,8 @@ def publish(internet: Internet, files: dict[str, bytes]) -> None:
 
 
 def golden(kind: str) -> dict[str, bytes]:
-    place = GOLDEN / kind
-    return {path.name: path.read_bytes() for path in place.iterdir() if path.suffix != ".npz" and path.is_file()}
+    folder = GOLDEN / kind
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".npz" and path.is_file()}
 
 
 def fetched(internet: Internet) -> list[str]:
@@ -57,8 +57,8 @@ def test_a_shape_fetches_the_config_alone(internet: Internet) -> None:
 def test_only_the_files_of_one_format_are_fetched(
     internet: Internet, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: list[str]
 ) -> None:
-    others = {"rust_model.ot": b"", "opt_state.msgpack": b"", "README.md": b"", "training_args.bin": b""}
-    publish(internet, golden(kind) | others)
+    unused_files = {"rust_model.ot": b"", "opt_state.msgpack": b"", "README.md": b"", "training_args.bin": b""}
+    publish(internet, golden(kind) | unused_files)
     weights = load_weights(NAME)[1]
     assert sorted(fetched(internet)) == ["config.json", *wanted]
     assert np.array_equal(weights["shared"], load_weights(GOLDEN / kind)[1]["shared"])
@@ -128,8 +128,10 @@ def test_a_tokenizer_fetches_its_own_files_only(internet: Internet) -> None:
 
 
 def test_a_byt5_is_known_by_its_tokenizers_class(internet: Internet) -> None:
-    said = json.dumps({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125}).encode()
-    publish(internet, {"config.json": b"{}", "tokenizer_config.json": said, "special_tokens_map.json": b"{}"})
+    tokenizer_config = json.dumps({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125}).encode()
+    publish(
+        internet, {"config.json": b"{}", "tokenizer_config.json": tokenizer_config, "special_tokens_map.json": b"{}"}
+    )
     assert loading.load(NAME).encode("é") == [0xC3 + 3, 0xA9 + 3]
-    publish(internet, {"config.json": said})
+    publish(internet, {"config.json": tokenizer_config})
     assert loading.load(NAME).vocab_size == 259

@@ -41,31 +41,31 @@ def test_beside_the_devices_one_part_and_one_tensor_are_in_memory(tmp_path: Path
     tracemalloc.start()
     try:
         loaded = load_weights(tmp_path)[1]
-        for name, whole in weights.items():
-            for index in parts[name].sharding.addressable_devices_indices_map(whole.shape).values():
-                assert np.array_equal(loaded[name][index], whole[index])  # as `put_weights` reads them
-        held, peak = tracemalloc.get_traced_memory()
+        for name, array in weights.items():
+            for index in parts[name].sharding.addressable_devices_indices_map(array.shape).values():
+                assert np.array_equal(loaded[name][index], array[index])  # as `put_weights` reads them
+        current_size, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert size > 20e6
-    assert held < OBJECTS
+    assert current_size < OBJECTS
     assert peak < 1.3 * (largest_part + tensor) + OBJECTS < size / 10
 
 
 def test_a_part_is_what_the_whole_array_has_there() -> None:
-    whole = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    asked = []
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    read_indices = []
 
     def read(index: tuple[slice, ...]) -> np.ndarray:
-        asked.append(index)
-        return whole[index]
+        read_indices.append(index)
+        return array[index]
 
-    lazy = LazyArray(whole.shape, read)
+    lazy = LazyArray(array.shape, read)
     indices = [(), 1, np.int64(1), slice(1, None), (0, slice(1, 3)), (slice(None), 2), (1, 2, 3)]
     for index in indices:
-        assert np.array_equal(lazy[index], whole[index])
-    assert asked[4] == (slice(0, 1), slice(1, 3), slice(0, 4))
-    assert np.array_equal(np.asarray(lazy), whole)
+        assert np.array_equal(lazy[index], array[index])
+    assert read_indices[4] == (slice(0, 1), slice(1, 3), slice(0, 4))
+    assert np.array_equal(np.asarray(lazy), array)
     for bad in ((..., 0), slice(None, None, 2), -1, (0, 0, 0, 0)):
         with pytest.raises(IndexError):
             lazy[bad]

@@ -128,9 +128,9 @@ def model() -> Path:
 
 
 def test_only_its_buffer_is_not_used_and_only_its_head_is_drawn(model: Path) -> None:
-    said: list[str] = []
-    load_weights(model, say=said.append)
-    assert said == [
+    messages: list[str] = []
+    load_weights(model, say=messages.append)
+    assert messages == [
         f"Not used of {model}: embeddings.position_ids.",
         f"Drawn with seed 0, because {model} lacks them: classifier.bias, classifier.weight.",
     ]
@@ -149,11 +149,11 @@ def test_vectors_are_those_of_sentence_transformers(model: Path, tmp_path: Path)
         " ".join(words[begin : begin + count]) for begin, count in ((0, 5), (90, 700), (900, 60), (40, 1), (7, 300))
     ]
     program(ENCODED, model, json.dumps(texts), tmp_path / "expected.npy")
-    made = t5prep.embed(str(model), texts, out=str(tmp_path / "out"), dtype="float32")
-    found = np.stack(list(texts_of(tmp_path / "out").values()))
-    assert (made.cut, made.width) == (2, 384)
-    np.testing.assert_allclose(found, np.load(tmp_path / "expected.npy"), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
+    summary = t5prep.embed(str(model), texts, out=str(tmp_path / "out"), dtype="float32")
+    vectors = np.stack(list(texts_of(tmp_path / "out").values()))
+    assert (summary.cut, summary.width) == (2, 384)
+    np.testing.assert_allclose(vectors, np.load(tmp_path / "expected.npy"), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -168,9 +168,9 @@ def test_ids_of_all_rows_of_sst2_are_those_of_transformers(model: Path, shared_d
     assert max(map(len, expected)) <= 128
     prepared(table, tmp_path / "data", tokenizer=model, task="sst2", input_length=128)
     rows = (row["input_ids"] for split in records(tmp_path / "data").values() for row in split)
-    found = Counter(tuple(id for id in row if id) for row in rows)  # without padding
-    assert found.total() == 60_614
-    assert found == expected
+    counts = Counter(tuple(id for id in row if id) for row in rows)  # without padding
+    assert counts.total() == 60_614
+    assert counts == expected
 
 
 class Trained(NamedTuple):
@@ -189,11 +189,11 @@ def trained(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("real")
     data, run, exported, first = (folder / name for name in ("data", "run", "exported", "first"))
     options: dict[str, Any] = {"input_length": INPUT_LENGTH, "target": "class", "target_length": 1}
-    made = prepared("sample:", data, tokenizer=model, task="so_quality", **options)
+    manifest = prepared("sample:", data, tokenizer=model, task="so_quality", **options)
     t5prep.train(data=str(data), model=str(model), out=str(run), settings=SETTINGS)
     export_hf(str(run), out=str(exported))
     first.mkdir()
-    config, weights = for_classes(*load_weights(model), made.target.classes, seed=0)
+    config, weights = for_classes(*load_weights(model), manifest.target.classes, seed=0)
     save_weights(first, config, weights)
     (first / "config.json").write_text(json.dumps(config.to_json()))
     batches = [
@@ -215,8 +215,8 @@ def logits_of(models: dict[str, Path], rows: np.ndarray, folder: Path) -> dict[s
 def check_logits(folder: Path, expected: Any, batch: dict[str, np.ndarray]) -> None:
     """Check that the weights in a folder have these logits here, too."""
     config, weights = load_weights(folder, head_seed=None)
-    found = forward(weights, config, {name: tf.constant(values) for name, values in batch.items()})
-    np.testing.assert_allclose(found[:, 0], expected, atol=1e-5)
+    logits = forward(weights, config, {name: tf.constant(values) for name, values in batch.items()})
+    np.testing.assert_allclose(logits[:, 0], expected, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_sixty_steps_reach_seven_tenths_of_held_out_rows(trained: Trained) -> No
     of_export = t5prep.evaluate(str(trained.exported), data=str(trained.data))
     assert of_export.metrics["accuracy"] == pytest.approx(scores.metrics["accuracy"])
     questions = [{"Title": "sort a list", "Body": "<p>How do I sort a list in Python?</p>"}]
-    answers = [next(iter(t5prep.predict(str(place), questions))) for place in (trained.run, trained.exported)]
+    answers = [next(iter(t5prep.predict(str(folder), questions))) for folder in (trained.run, trained.exported)]
     assert answers[0].prediction == answers[1].prediction in scores.metrics["per_class"]
 
 
@@ -276,10 +276,10 @@ def test_training_on_classes_in_another_order_keeps_what_was_learned(trained: Tr
     config["label2id"] = {name: int(number) for number, name in config["id2label"].items()}
     (tmp_path / "config.json").write_text(json.dumps(config))
     settings = {**SETTINGS, "steps": 1, "learning_rate": 1e-12, "warmup": 0, "eval_every": 1}
-    again = t5prep.train(data=str(trained.data), model=str(tmp_path), out=str(tmp_path / "run"), settings=settings)
-    assert again.evaluation is not None
+    result = t5prep.train(data=str(trained.data), model=str(tmp_path), out=str(tmp_path / "run"), settings=settings)
+    assert result.evaluation is not None
     expected = t5prep.evaluate(str(trained.run)).metrics["accuracy"]
-    assert again.evaluation.metrics["accuracy"] == pytest.approx(expected)
+    assert result.evaluation.metrics["accuracy"] == pytest.approx(expected)
 
 
 @pytest.mark.slow
@@ -293,9 +293,9 @@ def test_a_run_that_is_killed_twice_has_the_losses_of_one_that_is_not(
     command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     kill_at(command, lambda: checkpoints.last(str(run)) is not None)
     assert "at step" in kill_at(command, lambda: RESUMED_STEPS in toy_runs.losses(run))
-    found, expected = toy_runs.losses(run), toy_runs.losses(trained.run)
-    assert max(found) < STEPS
-    assert found == {step: expected[step] for step in found}
+    losses, expected = toy_runs.losses(run), toy_runs.losses(trained.run)
+    assert max(losses) < STEPS
+    assert losses == {step: expected[step] for step in losses}
 
 
 def kill_at(command: list[Any], is_reached: Callable[[], bool]) -> str:
@@ -337,7 +337,7 @@ def test_adapters_are_trained_as_peft_trains_them(trained: Trained, model: Path,
     export_hf(str(run), out=str(exported))
     logits = logits_of({"exported": exported}, trained.batches[0]["input_ids"], tmp_path)
     check_logits(exported, logits["exported"], trained.batches[0])
-    scores = [t5prep.evaluate(str(place), data=str(trained.data)).metrics["loss"] for place in (run, exported)]
+    scores = [t5prep.evaluate(str(folder), data=str(trained.data)).metrics["loss"] for folder in (run, exported)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
     sizes = sum(np.prod(layout.shape) for layout in layouts.values())
     head = 384 * 384 + 384 + 3 * 384 + 3

@@ -38,13 +38,13 @@ def _variables(value: float = 1.0, *, shard: int = 1, replicas: int = 1, **names
     """Two rows of four, split by columns."""
     layout = open_layout(replicas=replicas, shard=shard)
     columns = NamedSharding(layout.mesh, PartitionSpec(None, PARTS))
-    whole = np.arange(8, dtype=np.float32).reshape(2, 4) + value
+    array = np.arange(8, dtype=np.float32).reshape(2, 4) + value
     slots = {"a.b": {names.get("slot", "rows"): jax.device_put(np.array([value, 2.0], np.float32), layout.everywhere)}}
-    return Variables({"a.b": jax.device_put(whole, columns)}, slots, jax.device_put(np.int32(3), layout.everywhere))
+    return Variables({"a.b": jax.device_put(array, columns)}, slots, jax.device_put(np.int32(3), layout.everywhere))
 
 
-def _tensors(value: float = 1.0, **how: Any) -> Callable[[str], None]:
-    return functools.partial(checkpoint_tensors.write, parts=checkpoint_tensors.copied(_variables(value, **how)))
+def _tensors(value: float = 1.0, **options: Any) -> Callable[[str], None]:
+    return functools.partial(checkpoint_tensors.write, parts=checkpoint_tensors.copied(_variables(value, **options)))
 
 
 def test_last_and_best_are_kept(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_lower_is_better_for_losses_and_nan_is_never_best(tmp_path: Path) -> Non
 def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     state = _state(7, value=0.25, metrics={"accuracy": 0.25}, best=0.5, stale=2)
     path = checkpoints.save(str(tmp_path), _tensors(7.0), state=state, keep=1)
-    found = checkpoints.last(str(tmp_path))
-    assert found
-    assert found[0] == path
-    assert dataclasses.replace(found[1], files={}) == state
+    last_checkpoint = checkpoints.last(str(tmp_path))
+    assert last_checkpoint
+    assert last_checkpoint[0] == path
+    assert dataclasses.replace(last_checkpoint[1], files={}) == state
     restored = checkpoint_tensors.restore(path, _variables(0.0))
     assert np.asarray(restored.weights["a.b"]).tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
     assert np.asarray(restored.slots["a.b"]["rows"]).tolist() == [7.0, 2.0]
@@ -122,8 +122,8 @@ def test_what_some_devices_wrote_is_read_onto_others(
     tmp_path: Path, written: tuple[int, int], read: tuple[int, int]
 ) -> None:
     """(replicas, shard) before and after; each part is written once, by the first device that holds it."""
-    there = _tensors(5.0, replicas=written[0], shard=written[1])
-    path = checkpoints.save(str(tmp_path), there, state=_state(1), keep=1)
+    write_tensors = _tensors(5.0, replicas=written[0], shard=written[1])
+    path = checkpoints.save(str(tmp_path), write_tensors, state=_state(1), keep=1)
     expected = _variables(5.0, replicas=read[0], shard=read[1])
     restored = checkpoint_tensors.restore(path, _variables(0.0, replicas=read[0], shard=read[1]))
     assert np.array_equal(restored.weights["a.b"], expected.weights["a.b"])
@@ -152,8 +152,8 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(OutputError, match="should have"):
         checkpoints.last(str(tmp_path))
-    said = json.loads((path / "checkpoint.json").read_text())
-    (path / "checkpoint.json").write_text(json.dumps({**said, "schema": 2}))
+    description = json.loads((path / "checkpoint.json").read_text())
+    (path / "checkpoint.json").write_text(json.dumps({**description, "schema": 2}))
     with pytest.raises(OutputError, match="git pull"):
         checkpoints.last(str(tmp_path))
 
@@ -191,12 +191,12 @@ def test_a_damaged_checkpoint_that_is_needed_is_named_and_kept(tmp_path: Path) -
     for step, value in ((1, 0.9), (2, 0.1), (3, 0.2)):
         checkpoints.save(run, _tensors(step), state=_state(step, value=value, best=0.9), keep=2)
     best = tmp_path / "checkpoints" / "00000001" / "checkpoint.json"
-    whole = best.read_bytes()
-    best.write_bytes(whole[:40])
+    content = best.read_bytes()
+    best.write_bytes(content[:40])
     with pytest.raises(OutputError, match=r"00000001/checkpoint\.json is damaged"):
         checkpoints.best(run)
     checkpoints.save(run, _tensors(4), state=_state(4, value=0.3, best=0.9), keep=2)  # training goes on
-    best.write_bytes(whole)
+    best.write_bytes(content)
     assert checkpoints.best(run)[1].step == 1
     (tmp_path / "checkpoints" / "00000004" / "checkpoint.json").write_bytes(b"")
     with pytest.raises(OutputError, match="00000004/checkpoint"):  # the run would go on from an earlier step
@@ -216,9 +216,9 @@ def test_another_number_of_processors_is_a_warning(before: int, now: int, warns:
 
 def test_another_run_is_refused() -> None:
     def check(**changed) -> None:
-        given = {"config": CONFIG, "data": DATA, "tokenizer": "2" * 64, **changed}
+        arguments = {"config": CONFIG, "data": DATA, "tokenizer": "2" * 64, **changed}
         checkpoints.check(
-            "RUN", _state(1, **changed.pop("state", {})), **{k: v for k, v in given.items() if k != "state"}
+            "RUN", _state(1, **changed.pop("state", {})), **{k: v for k, v in arguments.items() if k != "state"}
         )
 
     check()
@@ -252,7 +252,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=1)
 
 
-def _other(**values: Any) -> dict[str, Any]:
+def _dump_config(**values: Any) -> dict[str, Any]:
     return json.loads(configs.dumps(dataclasses.replace(CONFIG, **values)))
 
 
@@ -265,13 +265,13 @@ def test_of_equal_scores_the_first_is_the_best_as_for_patience(tmp_path: Path) -
 
 def test_scores_of_other_evaluations_are_not_compared(tmp_path: Path) -> None:
     """One record was evaluated first, whose score is no score of all records."""
-    one, every = _other(eval_rows=1, metric="loss"), _other(metric="loss")
-    for step, value, asked in ((1, 0.01, one), (2, 0.9, every), (3, 0.95, every)):
+    one_row_config, every = _dump_config(eval_rows=1, metric="loss"), _dump_config(metric="loss")
+    for step, value, config in ((1, 0.01, one_row_config), (2, 0.9, every), (3, 0.95, every)):
         checkpoints.save(
-            str(tmp_path), _tensors(), state=_state(step, value=value, metric="loss", config=asked), keep=9
+            str(tmp_path), _tensors(), state=_state(step, value=value, metric="loss", config=config), keep=9
         )
     assert checkpoints.best(str(tmp_path))[1].step == 2
-    stopped = _state(1, value=0.01, best=0.01, stale=2, metric="loss", config=one)
+    stopped = _state(1, value=0.01, best=0.01, stale=2, metric="loss", config=one_row_config)
     now = dataclasses.replace(CONFIG, metric="loss")
     assert "eval_rows was 1 and is now 0" in checkpoints.judged_anew(stopped, now)
     assert not checkpoints.judged_anew(stopped, dataclasses.replace(now, eval_rows=1, patience=7))

@@ -30,11 +30,11 @@ add_one = jax.jit(lambda own: jax.tree.map(lambda x: x + 1, own), donate_argnums
 
 
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    write_started, go_on = threading.Event(), threading.Event()
     write = checkpoint_tensors.write
 
     def slow(*arguments, **options) -> None:
-        begun.set()
+        write_started.set()
         assert go_on.wait(600)
         write(*arguments, **options)
 
@@ -42,13 +42,13 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
     now = variables(1.0)
     with CheckpointWriter(str(tmp_path), keep=3) as writer:
         writer.save(now, state=state(1))
-        assert begun.wait(600)
+        assert write_started.wait(600)
         now = add_one(now)  # the step reuses the memory of the variables that are being written
         assert checkpoints.list_checkpoints(str(tmp_path)) == []  # not whole yet, so not there
         writer.check()
         go_on.set()
         writer.save(now, state=state(2))  # waits for the first
-        assert [one.step for _, one in checkpoints.list_checkpoints(str(tmp_path))][:1] == [1]
+        assert [saved_state.step for _, saved_state in checkpoints.list_checkpoints(str(tmp_path))][:1] == [1]
     first, second = (path for path, _ in checkpoints.list_checkpoints(str(tmp_path)))
     assert np.array_equal(checkpoint_tensors.read_weights(first, LAYOUTS)["a"], np.full((4, 4), 1.0))
     assert np.array_equal(checkpoint_tensors.read_weights(second, LAYOUTS)["a"], np.full((4, 4), 2.0))
@@ -58,17 +58,17 @@ def _full(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def _noticed(run: str, how: str) -> None:
+def _noticed(run: str, action: str) -> None:
     """Save one checkpoint, and then do what should notice that it could not be written."""
     with CheckpointWriter(run, keep=3) as writer:
         writer.save(variables(1.0), state=state(1))
-        if how == "save":
+        if action == "save":
             writer.save(variables(2.0), state=state(2))
-        if how == "describe":
+        if action == "describe":
             writer.describe(state(1))
-        while how == "check":
+        while action == "check":
             writer.check()
-        if how == "nothing":
+        if action == "nothing":
             raise KeyboardInterrupt
 
 

@@ -41,18 +41,18 @@ def test_a_file_that_a_killed_start_was_writing_is_no_strangers(tmp_path: Path) 
 
 
 def test_what_a_killed_process_left_of_a_runs_files_goes_and_what_others_write_stays(tmp_path: Path) -> None:
-    left = [
+    partial_files = [
         f".unfinished-{name}-ab12_cd3" for name in ("config.json", "train.json", "manifest-0.json", "metrics.jsonl")
     ]
-    others = [".unfinished-answers.jsonl", ".unfinished-answers.jsonl.json", ".unfinished-report.html-ab12_cd3"]
-    for name in (*left, *others):
+    foreign_files = [".unfinished-answers.jsonl", ".unfinished-answers.jsonl.json", ".unfinished-report.html-ab12_cd3"]
+    for name in (*partial_files, *foreign_files):
         (tmp_path / name).write_text("half")
     with atomic_files.open_atomic(tmp_path / "metrics.jsonl") as file:  # by a process that lives
         file.write(b"{}")
         with run.lock_run(str(tmp_path)):
             living = [path.name for path in tmp_path.glob(".unfinished-metrics.jsonl-*")]
             assert len(living) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "metrics.jsonl"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*foreign_files, "metrics.jsonl"])
 
 
 def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from t5prep.training.settings.config import TrainConfig
 
 
 def test_more_products_in_a_second_are_a_higher_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = str(tmp_path / "programs")
-    ticks = iter([0.0, 9.0, *(float(second) for one in range(5) for second in (10 * one, 10 * one + 2))])
+    cache_path = str(tmp_path / "programs")
+    ticks = iter([0.0, 9.0, *(float(second) for index in range(5) for second in (10 * index, 10 * index + 2))])
     monkeypatch.setattr(matrix_peak.time, "perf_counter", lambda: next(ticks))
     # 16 products of 2 × 32³ FLOPs in 2 s; the first round, of 9 s, does not count.
-    assert matrix_peak.measure(open_layout(), cache_path=place, side=32) == 16 * 2 * 32**3 / 2
-    assert len(list(Path(place).glob("*.executable"))) == 1  # the next start compiles nothing
+    assert matrix_peak.measure(open_layout(), cache_path=cache_path, side=32) == 16 * 2 * 32**3 / 2
+    assert len(list(Path(cache_path).glob("*.executable"))) == 1  # the next start compiles nothing
 
 
 def test_a_step_takes_at_least_its_products_at_the_peak(

@@ -10,11 +10,11 @@ from t5prep.training.runtime.devices import open_layout
 
 
 def test_a_tiny_step_runs_on_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = probe.look(open_layout(replicas=2))
-    assert said["devices"] == 2
-    assert said["kind"] == "cpu"
-    assert said["versions"].keys() == {"jax"}
-    assert said["loss"] == pytest.approx(math.log(probe.TOY.vocab_size), rel=0.5)
+    description = probe.look(open_layout(replicas=2))
+    assert description["devices"] == 2
+    assert description["kind"] == "cpu"
+    assert description["versions"].keys() == {"jax"}
+    assert description["loss"] == pytest.approx(math.log(probe.TOY.vocab_size), rel=0.5)
     monkeypatch.setattr(probe, "tiny_step", lambda layout: math.nan)
     with pytest.raises(T5prepError, match="its loss is nan"):
         probe.look(open_layout())

@@ -53,37 +53,37 @@ RATE = 1e-3
 def batches() -> list[dict[str, np.ndarray]]:
     """Rows with padding, without; with all targets, some, and none."""
     rng = np.random.default_rng(0)
-    made = []
+    batch_list = []
     for _ in range(STEPS):
         mask = np.arange(INPUT) < rng.integers(3, INPUT + 1, (ROWS, 1))
         labels = rng.integers(2, 128, (ROWS, TARGET))
         labels[np.arange(TARGET) >= rng.integers(0, TARGET + 1, (ROWS, 1))] = -100
         labels[0, 0] = 3
         batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "attention_mask": mask, "labels": labels}
-        made.append({name: value.astype(np.int32) for name, value in batch.items()})
-    return made
+        batch_list.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return batch_list
 
 
 @functools.cache
 def compiled(model: str, layout: Layout, config: TrainConfig) -> tuple[StepProgram, Callable]:
-    made = step_program(MODELS[model], config, layout=layout, input_length=INPUT, target_length=TARGET)
-    return made, compiling.compile_program(made.program)
+    lowered_step = step_program(MODELS[model], config, layout=layout, input_length=INPUT, target_length=TARGET)
+    return lowered_step, compiling.compile_program(lowered_step.program)
 
 
 def losses(model: str, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
     """Train, and begin again with the same variables before step `resumed`."""
-    shape, (made, step) = MODELS[model], compiled(model, layout, config)
-    variables = begin(random_weights(shape), made.variables)
-    found = []
+    shape, (lowered_step, step) = MODELS[model], compiled(model, layout, config)
+    variables = begin(random_weights(shape), lowered_step.variables)
+    loss_values = []
     for number, batch in enumerate(batches()):
         if number == resumed:
-            variables = with_copies(variables, made.variables)
+            variables = with_copies(variables, lowered_step.variables)
         sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it
         *state, metrics = step(*variables, put_rows(sent, layout), np.float32(RATE))
         variables = Variables(*state)
-        found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
+        loss_values.append(float(np.asarray(metrics)[METRICS.index("loss")]))
     assert int(variables.step) == STEPS
-    return found
+    return loss_values
 
 
 THEIRS = """
@@ -113,7 +113,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     for model, shape in MODELS.items():
         save_weights(folder / model, shape, random_weights(shape))
         (folder / model / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
-    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
+    (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in batch.items()} for batch in batches()]))
     arguments = [folder / "batches.json", str(RATE), *(folder / model for model in MODELS)]
     return dict(zip(MODELS, json.loads(beside.pytorch_code(THEIRS, *arguments)), strict=True))
 
@@ -123,15 +123,17 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, theirs: dict[str, list[float]]) -> None:
     """Twenty steps with Adam in each layout of devices; other tests of PyTorch compute on one device."""
-    found: dict[object, list[float]] = {
+    losses_by_layout: dict[object, list[float]] = {
         (replicas, shard, parts): losses(
             model, open_layout(replicas=replicas, shard=shard), dataclasses.replace(CONFIG, accumulate=parts)
         )
         for replicas, shard, parts in LAYOUTS[model]
     }
-    found["torch"] = theirs[model]
-    for name, own in found.items():
-        assert own == pytest.approx(found[1, 1, 1], abs=3e-6), name  # of losses above 5: six units of float32
+    losses_by_layout["torch"] = theirs[model]
+    for name, loss_values in losses_by_layout.items():
+        assert loss_values == pytest.approx(losses_by_layout[1, 1, 1], abs=3e-6), (
+            name
+        )  # of losses above 5: six units of float32
 
 
 @pytest.mark.slow
@@ -148,26 +150,26 @@ def test_with_dropout_a_layout_makes_the_same_losses_again_bit_by_bit() -> None:
 def test_copies_in_bfloat16_are_the_rounded_weights_bit_by_bit() -> None:
     """So a run that goes on, with new copies, makes the losses of one that was never stopped."""
     layout, rounding = open_layout(replicas=1), dataclasses.replace(CONFIG, dtype="bfloat16")
-    made, _ = compiled("t5", layout, rounding)
-    assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < made.variables.copies.keys()
-    assert not {"shared", "encoder.norms", "encoder.relative_bias"} & made.variables.copies.keys()
-    found = losses("t5", layout, rounding)
-    assert found == losses("t5", layout, rounding, resumed=9)
-    assert found == pytest.approx(losses("t5", layout), abs=0.1)
+    lowered_step, _ = compiled("t5", layout, rounding)
+    assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < lowered_step.variables.copies.keys()
+    assert not {"shared", "encoder.norms", "encoder.relative_bias"} & lowered_step.variables.copies.keys()
+    loss_values = losses("t5", layout, rounding)
+    assert loss_values == losses("t5", layout, rounding, resumed=9)
+    assert loss_values == pytest.approx(losses("t5", layout), abs=0.1)
 
 
 def test_each_device_holds_its_part() -> None:
     """Of what is split, an eighth; the norms whole."""
     shape, layout = MODELS["t5"], open_layout(replicas=1, shard=8)
     weights = put_weights(random_weights(shape), layout.weights(shape))
-    whole = {name: value.size for name, value in weights.items()}
-    held = {name: value.addressable_shards[3].data.size for name, value in weights.items()}
-    assert {name for name in whole if held[name] == whole[name]} == {
+    sizes = {name: value.size for name, value in weights.items()}
+    device_sizes = {name: value.addressable_shards[3].data.size for name, value in weights.items()}
+    assert {name for name in sizes if device_sizes[name] == sizes[name]} == {
         *("encoder.norms", "encoder.final_norm", "decoder.norms", "decoder.final_norm"),
     }
-    assert all(held[name] * 8 == whole[name] for name in whole if "norm" not in name)
-    again = {name: np.asarray(value) for name, value in weights.items()}
-    assert all(np.array_equal(again[name], value) for name, value in random_weights(shape).items())
+    assert all(device_sizes[name] * 8 == sizes[name] for name in sizes if "norm" not in name)
+    host_weights = {name: np.asarray(value) for name, value in weights.items()}
+    assert all(np.array_equal(host_weights[name], value) for name, value in random_weights(shape).items())
 
 
 @pytest.mark.slow
@@ -188,8 +190,10 @@ def test_a_program_has_the_same_digest_in_another_process(monkeypatch: pytest.Mo
     for _ in range(3):
         lower(tf.nn.relu, tf.TensorSpec([2], tf.float32))
     layout = open_layout(replicas=2, shard=2)
-    made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)
+    lowered_step = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.split()[-1] == made.program.digest
-    other = step_program(probe.TOY, TrainConfig(batch=4, z_loss=0.5), layout=layout, input_length=8, target_length=4)
-    assert other.program.digest != made.program.digest
+    assert ran.stdout.split()[-1] == lowered_step.program.digest
+    z_loss_step = step_program(
+        probe.TOY, TrainConfig(batch=4, z_loss=0.5), layout=layout, input_length=8, target_length=4
+    )
+    assert z_loss_step.program.digest != lowered_step.program.digest

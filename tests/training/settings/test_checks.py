@@ -12,10 +12,12 @@ from t5prep.training.settings import checks
 from t5prep.training.settings import config as configs
 
 
-def check(settings: dict, *, now: dict, made: int) -> str:
+def check(settings: dict, *, now: dict, checkpoint_step: int) -> str:
     stored = dataclasses.asdict(configs.build({"steps": 2000, **settings}))
     config = configs.build({"steps": 2000, **settings}, now)
-    return checks.other_length(config, stored, checkpoint_step=made, in_epoch=100, checkpoint_path="RUN/checkpoints/2")
+    return checks.other_length(
+        config, stored, checkpoint_step=checkpoint_step, in_epoch=100, checkpoint_path="RUN/checkpoints/2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,23 +30,25 @@ def check(settings: dict, *, now: dict, made: int) -> str:
     ],
 )
 def test_schedules_without_an_end_go_on(settings: dict) -> None:
-    assert check(settings, now={"steps": 3000}, made=2000) == "The run has 3,000 steps now, instead of 2,000."
-    assert check(settings, now={"epochs": 30}, made=2000) == "The run has 3,000 steps now, instead of 2,000."
-    assert check(settings, now={"epochs": 20}, made=2000) == ""
-    assert "only scored" in check(settings, now={"steps": 1000}, made=2000)
+    assert (
+        check(settings, now={"steps": 3000}, checkpoint_step=2000) == "The run has 3,000 steps now, instead of 2,000."
+    )
+    assert check(settings, now={"epochs": 30}, checkpoint_step=2000) == "The run has 3,000 steps now, instead of 2,000."
+    assert check(settings, now={"epochs": 20}, checkpoint_step=2000) == ""
+    assert "only scored" in check(settings, now={"steps": 1000}, checkpoint_step=2000)
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "polynomial", "constantlinear"])
 def test_a_schedule_with_an_end_goes_on_only_before_it_falls(name: str) -> None:
     settings = {"schedule": name, "warmup": 100}
-    assert check(settings, now={"steps": 3000}, made=100)
+    assert check(settings, now={"steps": 3000}, checkpoint_step=100)
     with pytest.raises(UsageError, match=f"schedule={name} depends on that, so step 10[123] had a rate of"):
-        check(settings, now={"steps": 3000}, made=2000)
+        check(settings, now={"steps": 3000}, checkpoint_step=2000)
 
 
 def test_a_warmup_that_is_a_share_of_all_steps_depends_on_them() -> None:
     with pytest.raises(UsageError, match=r"step 1 had a rate of 5e-06 and should have had 3\.33e-06"):
-        check({"schedule": "warmup_constant", "warmup": 0.1}, now={"steps": 3000}, made=50)
+        check({"schedule": "warmup_constant", "warmup": 0.1}, now={"steps": 3000}, checkpoint_step=50)
 
 
 def test_buckets_of_tags_have_equal_sides() -> None:

@@ -17,11 +17,11 @@ from t5prep.training.settings import config as configs
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
     assert set(configs.recipes()) >= {"so_quality", "sst2", "causal_qa", "diacritics_ro", "span_corruption", "tiny"}
-    for name, said in configs.recipes().items():
+    for name, header in configs.recipes().items():
         config = configs.build(configs.read_recipe(name), {"data": ("d",), "out": "o"})
         assert config.model, name
         assert config.steps or config.epochs, name
-        assert len(said) > 40, name
+        assert len(header) > 40, name
 
 
 def test_the_numbers_of_the_seeds() -> None:
@@ -121,9 +121,9 @@ def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> No
 
 
 def test_the_command_line_lists_each_setting_with_its_help() -> None:
-    said = CliRunner().invoke(main, ["train", "--settings"], catch_exceptions=False).output
-    assert [line.split()[0] for line in said.splitlines()[: len(configs.FIELDS)]] == list(configs.FIELDS)
-    assert "batch = 128                 rows of one step, over all devices" in said
+    output = CliRunner().invoke(main, ["train", "--settings"], catch_exceptions=False).output
+    assert [line.split()[0] for line in output.splitlines()[: len(configs.FIELDS)]] == list(configs.FIELDS)
+    assert "batch = 128                 rows of one step, over all devices" in output
     assert all(len(field.metadata["help"]) > 8 for field in configs.FIELDS.values())
 
 
@@ -131,12 +131,12 @@ def test_the_command_line_lists_the_values_of_a_recipe() -> None:
     """It printed the defaults, whatever the recipe was."""
     values = {**configs.read_recipe("translate_en_ro"), "batch": 7}
     for arguments in (["--settings", "--recipe", "translate_en_ro"], ["--recipe", "translate_en_ro", "--settings"]):
-        said = CliRunner().invoke(main, ["train", *arguments, "--set", "batch=7"], catch_exceptions=False).output
-        listed = dict(line.split(" = ", 1) for line in said.splitlines() if " = " in line)
+        output = CliRunner().invoke(main, ["train", *arguments, "--set", "batch=7"], catch_exceptions=False).output
+        listed = dict(line.split(" = ", 1) for line in output.splitlines() if " = " in line)
         config = configs.build(values)
         for name in values:
             assert listed[name].split()[0] == str(getattr(config, name))
-    assert "rougeLsum_f1" in said  # the names that `metric` can have
+    assert "rougeLsum_f1" in output  # the names that `metric` can have
     refused = CliRunner().invoke(main, ["train", "--settings", "--recipe", "none"])
     assert (refused.exit_code, "No recipe is named" in refused.stderr) == (1, True)
 
@@ -247,14 +247,14 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
 def test_settings_that_do_nothing_with_the_data_are_refused(
     tmp_path, values: dict, splits: list, change: dict, said: str
 ) -> None:
-    made = toy_dataset.write(tmp_path, {split: [4] for split in splits})
-    made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, **change))
+    manifest = toy_dataset.write(tmp_path, {split: [4] for split in splits})
+    manifest = dataclasses.replace(manifest, settings=dataclasses.replace(manifest.settings, **change))
     config = configs.build(values)
     if not said:
-        checks.check_data(config, [made])
+        checks.check_data(config, [manifest])
         return
     with pytest.raises(UsageError, match=said):
-        checks.check_data(config, [made])
+        checks.check_data(config, [manifest])
 
 
 @pytest.mark.parametrize(
@@ -284,17 +284,17 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
 def test_a_metric_that_no_evaluation_will_have_is_refused(
     tmp_path, metric: str, task: list, longest: int, generate: bool, said: str
 ) -> None:
-    made = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
-    split = dataclasses.replace(made.splits["validation"], lengths={"step": [16, 4], "joint": [[16, longest, 4]]})
-    made = dataclasses.replace(
-        made,
-        task=dataclasses.replace(made.task, metrics=task),
-        settings=dataclasses.replace(made.settings, target_length=8),
-        splits={**made.splits, "validation": split},
+    manifest = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
+    split = dataclasses.replace(manifest.splits["validation"], lengths={"step": [16, 4], "joint": [[16, longest, 4]]})
+    manifest = dataclasses.replace(
+        manifest,
+        task=dataclasses.replace(manifest.task, metrics=task),
+        settings=dataclasses.replace(manifest.settings, target_length=8),
+        splits={**manifest.splits, "validation": split},
     )
     config = configs.build({"metric": metric, "generate": generate})
     if not said:
-        checks.check_data(config, [made])
+        checks.check_data(config, [manifest])
         return
     with pytest.raises(UsageError, match=said):
-        checks.check_data(config, [made])
+        checks.check_data(config, [manifest])

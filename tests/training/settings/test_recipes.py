@@ -25,8 +25,8 @@ BYT5 = "google/byt5-small"  # without a SentencePiece model
 def test_every_recipe_is_tested() -> None:
     page = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
     assert set(re.findall(r"t5prep train --recipe (\w+)", page)) == set(configs.recipes()) - OF_NO_SYSTEM
-    named = {configs.read_recipe(name)["model"] for name in set(configs.recipes()) - OF_NO_SYSTEM}
-    assert {name for name in named if "bert" not in name} <= set(published_models.NAMES)
+    models = {configs.read_recipe(name)["model"] for name in set(configs.recipes()) - OF_NO_SYSTEM}
+    assert {name for name in models if "bert" not in name} <= set(published_models.NAMES)
 
 
 @pytest.mark.parametrize("name", published_models.NAMES)
@@ -35,12 +35,12 @@ def test_a_model_as_it_is_published_is_read_with_its_own_tokenizer(
 ) -> None:
     internet.hub.models[name] = published_models.files(name, tmp_path)
     words = loading.load(name)
-    shape, weights, own = run.start_from(configs.build({"model": name}), ids=words.size)
-    assert own is not None
-    assert own.sha256 == words.sha256
+    shape, weights, model_tokenizer = run.start_from(configs.build({"model": name}), ids=words.size)
+    assert model_tokenizer is not None
+    assert model_tokenizer.sha256 == words.sha256
     # Where the vocabulary holds no more than the tokenizer's ids, it is not a multiple of 128.
-    said = published_models.PUBLISHED[name]
-    assert shape.vocab_size - words.size == said["config"]["vocab_size"] - said["tokenizer_ids"]
+    published_model = published_models.PUBLISHED[name]
+    assert shape.vocab_size - words.size == published_model["config"]["vocab_size"] - published_model["tokenizer_ids"]
     assert weights["shared"].shape == (shape.vocab_size, shape.d_model)
 
 
@@ -64,8 +64,8 @@ def test_a_recipe_starts_on_eight_devices_from_a_model_without_sentencepiece(
     trained += ["--model", BYT5, "--set=weights=pretrained"]
     trained += [f"--set={setting}" for setting in ("steps=1", "warmup=0", "eval_every=1", "tensorboard=false")]
     for command in ([*prepared, "--input-length", "32"], trained):
-        done = CliRunner().invoke(cli.main, command, catch_exceptions=False)
-        assert done.exit_code == 0, done.output[-3000:]
+        result = CliRunner().invoke(cli.main, command, catch_exceptions=False)
+        assert result.exit_code == 0, result.output[-3000:]
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["loss"] for line in lines if "loss" in line]
     assert [line["validation_loss"] for line in lines if "validation_loss" in line]

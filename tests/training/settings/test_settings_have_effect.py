@@ -47,7 +47,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     **{"label_smoothing": (0.1, {}), "z_loss": (1e-2, {}), "dtype": ("bfloat16", {})},
 }
 # What is trained, on what; and remat, which changes memory and time alone.
-OTHERS = {"data", "model", "weights", "out", "tokenizer", "buckets", "remat"}
+EXCLUDED_SETTINGS = {"data", "model", "weights", "out", "tokenizer", "buckets", "remat"}
 # What a kind of target computes by itself: its loss, its model with and without adapters. The batches, the optimizer and the
 # schedule are those of every kind, so each of these settings is changed for texts and for one other kind.
 OF_EACH_KIND = {"dropout", "dtype", "label_smoothing", "lora", "lora_alpha", "seed", "z_loss"}
@@ -117,13 +117,13 @@ def weights_or_refusal(settings: dict[str, Any], changed: dict[str, Any]) -> np.
 def changed_for(kind: str) -> list[str]:
     """Return the settings that are changed for a kind of target: all, or in CI those of each kind and a share of the others."""
     shared = [name for name in CHANGES if name not in OF_EACH_KIND | REFUSED]
-    others = [*KINDS[1:]]
-    share = shared if drawn_seeds.ARE_GIVEN or kind == "text" else shared[others.index(kind) :: len(others)]
+    other_kinds = [*KINDS[1:]]
+    share = shared if drawn_seeds.ARE_GIVEN or kind == "text" else shared[other_kinds.index(kind) :: len(other_kinds)]
     return [name for name in CHANGES if name in {*OF_EACH_KIND, *REFUSED, *share}]
 
 
 def test_the_table_has_every_setting_that_decides_the_weights() -> None:
-    assert CHANGES.keys() == FIELDS.keys() - FREE - OTHERS - {"eval_rows", "eval_batch"}
+    assert CHANGES.keys() == FIELDS.keys() - FREE - EXCLUDED_SETTINGS - {"eval_rows", "eval_batch"}
 
 
 @pytest.mark.slow
@@ -137,12 +137,12 @@ def test_every_setting_changes_the_weights_or_is_refused(given: tuple[str, dict[
         key = json.dumps(both)
         if key not in unchanged:
             unchanged[key] = train({**settings, **both}, {})
-        found = weights_or_refusal({**settings, **both}, {name: (value,) if name == "rates" else value})
-        if isinstance(found, str):
-            assert name in found
+        outcome = weights_or_refusal({**settings, **both}, {name: (value,) if name == "rates" else value})
+        if isinstance(outcome, str):
+            assert name in outcome
             refused.add(name)
         else:
-            assert not np.array_equal(found, unchanged[key]), f"{name} is accepted and ignored"
+            assert not np.array_equal(outcome, unchanged[key]), f"{name} is accepted and ignored"
     assert refused == REFUSED | REFUSED_BY_KIND.get(kind, set())
 
 

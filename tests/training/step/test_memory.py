@@ -13,7 +13,7 @@ OF_TPU = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory
 OF_GPU = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes."
 
 
-def held(**changes: int) -> DeviceMemory:
+def make_device_memory(**changes: int) -> DeviceMemory:
     fields = {"weights": GIB, "slots": 0, "capacity": 0, "rows": 16, "devices": 4, "shard": 1}
     return DeviceMemory(**{**fields, **changes})
 
@@ -33,7 +33,7 @@ def held(**changes: int) -> DeviceMemory:
     ],
 )
 def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict, said: list[str]) -> None:
-    sentence = memory.sentence(reason, configs.build({"batch": 64, **settings}), held(**changes))
+    sentence = memory.sentence(reason, configs.build({"batch": 64, **settings}), make_device_memory(**changes))
     for words in said:
         assert words in sentence, sentence
     assert ("accumulate" in sentence) == any("accumulate" in words for words in said)
@@ -41,7 +41,10 @@ def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict,
 
 def test_running_out_of_memory_is_our_error_and_other_errors_stay() -> None:
     config = configs.build({"batch": 64})
-    with pytest.raises(T5prepError, match="does not fit into the memory of a device"), memory.explained(config, held()):
+    with (
+        pytest.raises(T5prepError, match="does not fit into the memory of a device"),
+        memory.explained(config, make_device_memory()),
+    ):
         raise jax.errors.JaxRuntimeError(OF_GPU)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory.explained(config, held()):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory.explained(config, make_device_memory()):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")

@@ -30,9 +30,9 @@ def test_rates(name, warmup, rates):
 def test_polynomial_is_that_of_transformers(power, end):
     """`get_polynomial_decay_schedule_with_warmup`, which counts the updates made: ours counts the one to make."""
     rate = schedule("polynomial", learning_rate=2.0, total_steps=12, warmup_steps=3, power=power, end_rate=end)
-    for made in range(3, 12):
-        theirs = (2.0 - end) * (1 - (made - 3) / (12 - 3)) ** power + end
-        assert rate(made) == pytest.approx(theirs)
+    for updates in range(3, 12):
+        theirs = (2.0 - end) * (1 - (updates - 3) / (12 - 3)) ** power + end
+        assert rate(updates) == pytest.approx(theirs)
     assert [rate(step) for step in range(3)] == pytest.approx([2 / 3, 4 / 3, 2.0])
     assert rate(12) == pytest.approx(end)
 

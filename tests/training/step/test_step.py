@@ -34,15 +34,19 @@ class Run:
         self.step = TrainStep(CONFIG, optimizer, TrainConfig(**{"dropout": 0.0, "z_loss": 0.0, **options}))
         self.weights = {name: tf.constant(value) for name, value in random_weights(CONFIG, seed=1).items()}
         shapes = {name: optimizer.slot_shapes(layout) for name, layout in weight_layouts(CONFIG).items()}
-        self.slots = {name: {slot: tf.zeros(size) for slot, size in own.items()} for name, own in shapes.items()}
+        self.slots = {
+            name: {slot: tf.zeros(size) for slot, size in slot_shapes.items()} for name, slot_shapes in shapes.items()
+        }
         self.made, self.replicas = 0, replicas
 
     def __call__(self, batch):
         """Make an update; the metrics as floats."""
         parts = []
         for replica in range(self.replicas):
-            own = {name: tf.constant(np.split(x, self.replicas)[replica]) for name, x in batch.items()}
-            parts.append(self.step.gradients(self.weights, own, tf.constant(self.made * self.replicas + replica)))
+            replica_batch = {name: tf.constant(np.split(x, self.replicas)[replica]) for name, x in batch.items()}
+            parts.append(
+                self.step.gradients(self.weights, replica_batch, tf.constant(self.made * self.replicas + replica))
+            )
         gradients, sums = tf.nest.map_structure(lambda *values: tf.add_n([*values]), *parts)
         self.weights, self.slots, metrics, _ = self.step.update(
             self.weights, self.slots, gradients, sums, tf.constant(self.made), tf.constant(RATE(self.made))
@@ -93,7 +97,7 @@ def test_replicas_and_accumulation_change_nothing(replicas, accumulation, whole,
 @pytest.mark.parametrize("optimizer", [Adafactor(min_dim_size_to_factor=8), AdamW()])
 def test_a_batch_without_a_target_changes_nothing(optimizer, eagerly):
     run, batch = Run(optimizer, clip_norm=1.0, z_loss=1e-4), make_batch()
-    before = run.weights
+    initial_weights = run.weights
     batch["labels"][:] = -100
     metrics = run(batch)
     assert {name: metrics[name] for name in ("loss", "targets", "gradient_norm")} == {
@@ -102,15 +106,15 @@ def test_a_batch_without_a_target_changes_nothing(optimizer, eagerly):
         "gradient_norm": 0.0,
     }
     for name, weight in run.weights.items():
-        np.testing.assert_array_equal(weight, before[name])
+        np.testing.assert_array_equal(weight, initial_weights[name])
 
 
 def test_gradients_are_clipped_to_their_norm_over_all_weights(eagerly):
     moved = {}
     for clip in (0.0, 0.25):
         run = Run(_Descent(), clip_norm=clip)
-        before, norm = run.weights, run(make_batch())["gradient_norm"]
-        moved[clip] = sum(float(tf.reduce_sum((run.weights[n] - w) ** 2)) for n, w in before.items()) ** 0.5
+        initial_weights, norm = run.weights, run(make_batch())["gradient_norm"]
+        moved[clip] = sum(float(tf.reduce_sum((run.weights[n] - w) ** 2)) for n, w in initial_weights.items()) ** 0.5
     assert norm > 0.25
     assert moved == pytest.approx({0.0: 0.05 * norm, 0.25: 0.05 * 0.25}, rel=1e-3)
 
@@ -124,10 +128,10 @@ class _Descent:
 
 
 def test_dropout_differs_between_steps_and_is_the_same_in_another_run(eagerly):
-    once, again = (train(2, dropout=0.1, seed=5)[0] for _ in range(2))
-    other, plain = train(2, dropout=0.1, seed=6)[0], train(2)[0]
-    assert once == again
-    assert len({one[0]["loss"] for one in (once, other, plain)}) == 3
+    once, repeated_metrics = (train(2, dropout=0.1, seed=5)[0] for _ in range(2))
+    other_seed_metrics, plain = train(2, dropout=0.1, seed=6)[0], train(2)[0]
+    assert once == repeated_metrics
+    assert len({metrics[0]["loss"] for metrics in (once, other_seed_metrics, plain)}) == 3
 
 
 def test_a_batch_that_cannot_be_cut_is_refused(eagerly):
@@ -140,10 +144,10 @@ def test_the_step_lowers_without_gathers_of_the_bias_or_many_arguments():
     weights = {name: tf.TensorSpec(layout.shape) for name, layout in weight_layouts(CONFIG).items()}
     number = tf.TensorSpec([], tf.int32)
     text = tf.function(
-        lambda *flat: step.gradients(*tf.nest.pack_sequence_as(given, flat)), jit_compile=True, autograph=False
+        lambda *flat: step.gradients(*tf.nest.pack_sequence_as(specs, flat)), jit_compile=True, autograph=False
     )
-    given = (weights, batch_specs(4, input_length=512, target_length=5, packed=True), number)
-    text = text.experimental_get_compiler_ir(*tf.nest.flatten(given))(stage="stablehlo")
+    specs = (weights, batch_specs(4, input_length=512, target_length=5, packed=True), number)
+    text = text.experimental_get_compiler_ir(*tf.nest.flatten(specs))(stage="stablehlo")
     assert "stablehlo.dot" in text
     slots = sum(len(Adafactor().slot_shapes(layout)) for layout in weight_layouts(CONFIG).values())
     assert len(weights) + slots + 1 < 60
