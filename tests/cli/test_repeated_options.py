@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from preparing import by_id, bytes_of
+from raised import raises
 
 import t5prep
 from t5prep.cli import COMMANDS, main
@@ -111,11 +112,11 @@ def test_sources_of_different_formats_are_all_read(tables: Path) -> None:
 
 def test_a_source_that_is_given_twice_is_refused(tables: Path) -> None:
     source = str(tables / "x" / "x.csv")
-    with pytest.raises(T5prepError, match="given twice"):
+    with raises(T5prepError, "option.repeated"):
         t5prep.prepare(
             "text2text", source=[source, source], out=tables / "a", tokenizer="sample:", inputs_column="text"
         )
-    with pytest.raises(T5prepError, match="standard input cannot be read beside"):
+    with raises(T5prepError, "source.mixed-stdin"):
         t5prep.prepare("text2text", source=[source, "-"], out=tables / "a", tokenizer="sample:", inputs_column="text")
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from preparing import prepared, questions, write_csv
+from raised import raises
 from servers.internet import Internet
 
 import t5prep
@@ -148,7 +149,7 @@ def test_what_is_made_of_secret_addresses_has_no_secret(internet: Internet, tmp_
 def test_two_addresses_with_one_public_form_are_refused() -> None:
     pair = ("https://example.org/f?file=1", "https://example.org/f?file=2")
     settings = {"task": "so_quality", "options": {}, "input_length": 32, "target_length": 4}
-    with pytest.raises(UsageError, match="twice"):
+    with raises(UsageError, "source.ambiguous-address"):
         Settings(**settings, decontaminate=pair)
     assert len(Settings(**settings, decontaminate=(pair[0], pair[0])).decontaminate) == 2
 

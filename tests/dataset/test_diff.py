@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
+from raised import raises
 
 from t5prep.cli import main
 from t5prep.dataset import diff
@@ -61,5 +61,5 @@ def test_the_command_prints_and_exits(tmp_path: Path) -> None:
 
 
 def test_a_dataset_that_is_none_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no manifest\.json"):
+    with raises(DatasetError, "dataset.missing-manifest", "manifest.json"):
         diff.diff(tmp_path, tmp_path)

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from raised import raises
 from servers.gcs_emulator import every, once_each
 from toy_dataset import write
 
@@ -68,7 +69,7 @@ def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data,
     gcs.write(f"{bucket}/notes.txt", b"mine")
     new = tmp_path / "new"
     write(new, {"train": [70, 70]}, name="new")
-    with pytest.raises(OutputError, match=r"holds another dataset \(task toy, 150 records.*--overwrite"):
+    with raises(OutputError, "output.different-settings", "150", "cbda1c53ffaa", "toy"):
         upload(new, bucket)
     assert read_bucket(bucket) == local(data) | {"notes.txt": b"mine"}
     result = upload(new, bucket, overwrite=True)
@@ -81,14 +82,14 @@ def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data,
 def test_a_dataset_that_does_not_verify_is_not_uploaded(data, bucket, front):
     shard = data / "train.tfrecord-00000-of-00004"
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    with pytest.raises(T5prepError, match="SHA-256"):
+    with raises(T5prepError, "dataset.altered"):
         upload(data, bucket)
     assert front.seen == []
 
 
 def test_two_datasets_never_mix(data, bucket, tmp_path):
     gcs.write(f"{bucket}/{MARKER}", json.dumps({"digest": "other", "task": "toy"}).encode())
-    with pytest.raises(OutputError, match="Another dataset is on its way"):
+    with raises(OutputError, "output.locked"):
         upload(data, bucket)
     assert list(gcs.objects(bucket)) == [MARKER]
 
@@ -105,7 +106,7 @@ def test_an_object_changed_meanwhile_is_never_overwritten(data, bucket, front):
         return ""
 
     front.fault = first_shard
-    with pytest.raises(OutputError, match="changed by somebody else"):
+    with raises(OutputError, "output.concurrent-change"):
         upload(data, bucket, workers=1)
     assert gcs.read(rival) == b"somebody else's"
     assert "manifest.json" not in gcs.objects(bucket)
@@ -182,7 +183,7 @@ def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
     upload(data, bucket, workers=1)
     assert tokens.renewed == 2
     front.fault = lambda http_request: "401"
-    with pytest.raises(OutputError, match="gcloud auth application-default login"):
+    with raises(OutputError, "bucket.invalid-credentials"):
         upload(data, f"{bucket}/other")
 
 
@@ -282,7 +283,7 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
         path.stat().st_size for path in data.glob("*.tfrecord-*")
     )
     gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")
-    with pytest.raises(T5prepError, match="not a shard that the manifest names"):
+    with raises(T5prepError, "dataset.stray-shard"):
         verify(bucket)
     gcs.delete(f"{bucket}/train.tfrecord-00009-of-00010")
     name = "train.tfrecord-00001-of-00004"
@@ -298,7 +299,7 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
         with pytest.raises(T5prepError, match=message):
             verify(bucket)
     gcs.delete(f"{bucket}/manifest.json")
-    with pytest.raises(T5prepError, match=r"has no manifest\.json"):
+    with raises(T5prepError, "dataset.missing-manifest", "manifest.json"):
         verify(bucket)
 
 
@@ -309,7 +310,7 @@ def test_reading_a_bucket_survives_faults(data, bucket, front):
     front.fault = every(5, "503", "cut")
     assert verify(bucket).settings.task == "toy"
     front.fault = lambda request: "403" if request.kind == "read" else ""
-    with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):
+    with raises(OutputError, "bucket.missing-permission", "storage.objects.get"):
         verify(bucket)
 
 

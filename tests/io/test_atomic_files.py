@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raised import raises
 
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
@@ -45,7 +46,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         half()
     assert file_path.read_bytes() == b"one"
     assert [path.name for path in file_path.parent.iterdir()] == ["file"]
-    with pytest.raises(OutputError, match="cannot be written"):
+    with raises(OutputError, "output.unwritable"):
         atomic_files.write_whole(file_path.parent, b"a directory")
 
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 
 from t5prep.cli import main
 from t5prep.errors import OutputError, T5prepError
@@ -62,7 +63,7 @@ def payer(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_without_a_project_the_sentence_says_how_to_name_one(payer: str) -> None:
-    with pytest.raises(T5prepError, match=f"export {gcs.PAYER}=PROJECT"):
+    with raises(T5prepError, "bucket.missing-billing-project", str(gcs.PAYER)):
         resolve(payer)
 
 
@@ -75,7 +76,7 @@ def test_the_project_pays_for_listing_and_reading(payer: str, monkeypatch: pytes
 
 def test_a_run_is_not_written_past_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9023")
-    with pytest.raises(OutputError, match="would be looked for at Google, not at the emulator"):
+    with raises(OutputError, "bucket.unsupported-emulator"):
         gcs.check_tensorflow_reaches("gs://bucket/runs/a")
     gcs.check_tensorflow_reaches("runs/a")
     addresses = {"127.0.0.1": {"127.0.0.1"}, "storage.googleapis.com": {"127.0.0.1"}}

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from raised import raises
 
 from pipelines import engines
 from t5prep import sources
@@ -96,7 +97,7 @@ def test_a_user_without_a_home_names_a_folder_for_the_cache(monkeypatch: pytest.
     for name in ("T5PREP_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(UsageError, match=r"no home for the cache. Name a folder: export T5PREP_CACHE=FOLDER"):
+    with raises(UsageError, "cache.missing-home"):
         store.root()
     (finding,) = [finding for finding in _checks.disk() if finding.what == "disk of the cache"]
     assert (finding.state, finding.fix) == ("wrong", "export T5PREP_CACHE=FOLDER")

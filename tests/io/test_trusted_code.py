@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.io import trusted_code
@@ -47,7 +48,5 @@ def test_where_nothing_can_be_written_it_is_asked_about(tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     trusted_code.remember(b"TASK = 1")
-    with pytest.raises(
-        UsageError, match=r"^run/task-0\.py is Python code .* it would make inputs\. Read it, .*--trust-code"
-    ):
+    with raises(UsageError, "task.untrusted-code", "make inputs", "run/task-0.py", "the model"):
         trusted_code.check(b"TASK = 1", path="run/task-0.py", use="make inputs", otherwise="", trusted=False)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from preparing import prepared, rejected
+from raised import raises
 
 from t5prep.errors import SourceError, T5prepError, UsageError
 from t5prep.preparation import evaluation_sets
@@ -68,7 +69,7 @@ def test_the_training_rows_of_an_earlier_dataset_are_left_out_of_the_next(
     manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(f"{last}#train",), **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
     assert list(manifest.evaluation_sets) == [f"{last}#train"]
-    with pytest.raises(UsageError, match="the dataset has the splits train"):
+    with raises(UsageError, "split.unknown", "train"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(f"{last}#validation",), **CHOICES)
 
 
@@ -86,7 +87,7 @@ def test_another_evaluation_set_makes_other_kept_tokens(corpus: Path, held_out: 
 
 
 def test_a_set_that_is_not_there_is_a_sentence(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(T5prepError, match=r"nothing\.jsonl"):
+    with raises(T5prepError, "source.not-found", "nothing.jsonl"):
         prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=("nothing.jsonl",), **CHOICES)
     assert not (tmp_path / "out").exists()
 
@@ -156,7 +157,7 @@ def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
     assert f"--decontaminate {folder}: only test is read, not train" in capsys.readouterr().err
     assert manifest.rejected == {"leak": 1}
     (folder / "none.jsonl").write_text('{"n": 1}\n')
-    with pytest.raises(SourceError, match="no row of it has a text"):
+    with raises(SourceError, "row.text-missing"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(str(folder / "none.jsonl"),), **CHOICES)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import encoders
 import pytest
 from preparing import bytes_of, prepared, records, rejected
+from raised import raises
 
 from pipelines import steps
 from t5prep.errors import DatasetError, UsageError
@@ -72,7 +73,7 @@ def test_near_rejects_what_is_nearly_in_the_last_dataset(corpus: Path, last: str
 
 
 def test_a_corpus_against_itself_has_nothing_left_but_says_why(last: str, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="no example could be made"):
+    with raises(Exception, "row.example-missing"):
         prepared(
             tmp_path / "old.jsonl",
             tmp_path / "out",
@@ -148,7 +149,7 @@ def test_engines_and_workers_reject_the_same_rows(
 
 
 def test_workers_of_a_cloud_cannot_read_a_dataset_of_this_machine() -> None:
-    with pytest.raises(UsageError, match=r"t5prep upload data/last gs://"):
+    with raises(UsageError, "bucket.local-path", "data/last"):
         steps.refuse_local(["gs://bucket/there", "data/last"])
 
 

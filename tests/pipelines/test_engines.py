@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
+from raised import raises
 from servers.flink import cluster
 from servers.gcs_emulator import Front, StorageRequest
 
@@ -139,14 +140,14 @@ def test_real_corpora_have_the_same_bytes_from_engines(shared_data: Path, tmp_pa
 def test_what_a_worker_of_an_engine_raises_is_said_in_one_sentence(tmp_path: Path) -> None:
     write_csv(tmp_path / "a.csv", questions(3))
     (tmp_path / "b.csv").write_text("Id,Title\n1,2\n")
-    with pytest.raises(SourceError, match=r'^b\.csv has no column "?Body"?; it has Id, Title\.'):
+    with raises(SourceError, "column.missing", "b.csv"):
         prepared(f"{tmp_path}/*.csv", tmp_path / "out", tokenizer=SAMPLE, runner="prism")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_beam_options_are_not_for_the_local_runner(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "a.csv", questions(3))
-    with pytest.raises(UsageError, match="--parallelism=2: what stands after --"):
+    with raises(UsageError, "option.inapplicable", "--parallelism=2"):
         prepared(source, tmp_path / "out", tokenizer=SAMPLE, arguments=["--parallelism=2"])
 
 
@@ -160,7 +161,7 @@ def test_what_is_missing_comes_with_the_command_that_gets_it(tmp_path: Path, mon
     ]
     assert all(re.match(r"(sudo|bash|pip) \S", missing.command) for missing in engines.missing()[:3])
     assert [missing.command for missing in engines.missing()[3:]] in ([], [install_command("dataflow")])
-    with pytest.raises(UsageError, match=r"needs Java.*apt-get install"):
+    with raises(UsageError, "install.missing-program", "sudo apt-get install"):
         engines.require("flink")
 
 

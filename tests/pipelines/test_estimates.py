@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
+from raised import raises
 
 from pipelines import estimates
 from pipelines.estimates import Price
@@ -35,9 +36,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_written(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free(monkeypatch, 100_000)
-    with pytest.raises(
-        OutputError, match=r"no space for all of it: about \S+ kB of records; .*out needs .* --limit ROWS"
-    ):
+    with raises(OutputError, "output.no-space"):
         prepared(source, tmp_path / "out", tokenizer=SAMPLE)
     assert not (tmp_path / "out" / "manifest.json").exists()
     prepared(source, tmp_path / "out", tokenizer=SAMPLE, limit=20)
@@ -102,7 +101,7 @@ def test_a_parquet_file_that_begins_with_long_rows_is_not_taken_to_have_no_other
 
 @pytest.mark.parametrize("text", ["", "free", "-1", "0.07+", "0.07 0.011"])
 def test_a_price_is_one_number_or_two(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--price .* 0\.07\+0\.011"):
+    with raises(UsageError, "option.malformed"):
         estimates.parse_price(text)
     assert estimates.parse_price(" .5") == Price(0.5)
 

@@ -1,8 +1,8 @@
 import json
 from pathlib import Path
 
-import pytest
 from preparing import by_id, prepared, rejected
+from raised import raises
 
 from pipelines import steps
 from pipelines.steps import PrepareBlock, scan
@@ -117,7 +117,7 @@ def test_filters_and_near_duplicates_go_together(tmp_path: Path) -> None:
 
 def test_what_is_no_filter_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     source = _source(tmp_path / "rows.jsonl")
-    with pytest.raises(UsageError, match='Did you mean "gopher"'):
+    with raises(UsageError, "filter.unknown"):
         prepared(source, tmp_path / "out", tokenizer="sample:", filter=("gofer",), **CHOICES)
     assert not (tmp_path / "out").exists()
 

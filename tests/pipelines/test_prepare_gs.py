@@ -2,6 +2,7 @@
 
 import pytest
 from preparing import bytes_of, prepared
+from raised import raises
 from servers.gcs_emulator import every, once_each, upload_objects
 
 from t5prep.dataset import manifest
@@ -43,7 +44,7 @@ def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tm
     prepared(source, uri, **CHOICES | {"shards": 2})
     assert len([name for name in gcs.objects(uri) if name.startswith("train.tfrecord")]) == 2
     verify(uri)
-    with pytest.raises(OutputError, match="holds another dataset"):
+    with raises(OutputError, "output.different-settings"):
         prepared(source, uri, **CHOICES | {"seed": 1})
 
 
@@ -60,11 +61,11 @@ def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path
 def test_a_run_that_fails_leaves_no_manifest_and_is_taken_up_again(source, bucket, front):
     uri = f"{bucket}/data"
     front.fault = lambda request: "403" if request.kind in ("multipart", "begin") and len(front.made()) > 4 else ""
-    with pytest.raises(OutputError, match=r"lacks storage\.objects\.create on the bucket"):
+    with raises(OutputError, "bucket.missing-permission"):
         prepared(source, uri, **CHOICES)
     front.fault = lambda request: ""
     assert manifest.NAME not in gcs.objects(uri)
-    with pytest.raises(OutputError, match="Another dataset is on its way"):
+    with raises(OutputError, "output.locked"):
         prepared(source, uri, **CHOICES | {"seed": 1})
     dataset_manifest = prepared(source, uri, **CHOICES)
     assert verify(uri) == dataset_manifest
@@ -73,10 +74,10 @@ def test_a_run_that_fails_leaves_no_manifest_and_is_taken_up_again(source, bucke
 
 def test_somebody_elses_objects_are_left_alone(source, bucket, front):
     gcs.write(f"{bucket}/data/thesis.doc", b"mine")
-    with pytest.raises(OutputError, match="holds no dataset of t5prep"):
+    with raises(OutputError, "output.foreign-file"):
         prepared(source, f"{bucket}/data", **CHOICES)
     assert read_objects(f"{bucket}/data") == {"thesis.doc": b"mine"}
-    with pytest.raises(OutputError, match="There is no bucket"):
+    with raises(OutputError, "bucket.not-found"):
         prepared(source, "gs://there-is-none-of-this-name/data", **CHOICES)
 
 
@@ -95,7 +96,7 @@ def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source,
     front.fault = lambda request: (
         "403" if request.kind == "multipart" and front.made()[-1:] == ["data/shards.origins"] else ""
     )
-    with pytest.raises(OutputError, match=r"manifest.json: .* lacks storage\.objects\.create"):
+    with raises(OutputError, "bucket.missing-permission"):
         prepared(source, uri, runner="prism", **CHOICES)
     front.fault = lambda request: ""
     written_count = len(front.made())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
+from raised import raises
 
 from pipelines import stages
 from t5prep.errors import OutputError, UsageError
@@ -48,7 +49,7 @@ def test_a_file_system_without_locks_is_no_other_run(
 
 def test_without_the_option_it_is_named(source: Path, tmp_path: Path) -> None:
     _prepare(source, tmp_path / "data")
-    with pytest.raises(OutputError, match=r"holds another dataset .* or replace it: --overwrite"):
+    with raises(OutputError, "output.different-settings", "--seed 0", "30", "replace it: --overwrite", "so_quality"):
         _prepare(source, tmp_path / "data", seed=1)
 
 
@@ -109,32 +110,32 @@ def test_a_file_of_someone_else_stops_it(source: Path, tmp_path: Path) -> None:
     _prepare(source, out)
     (out / "notes.txt").write_text("mine")
     old = bytes_of(out)
-    with pytest.raises(OutputError, match=r"also holds notes\.txt"):
+    with raises(OutputError, "output.foreign-file", "notes.txt"):
         _prepare(source, out, seed=1, overwrite=True)
     assert bytes_of(out) == old
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "manifest.json").write_text('{"name": "an app"}')
-    with pytest.raises(OutputError, match="manifest that cannot be read"):
+    with raises(OutputError, "output.damaged-dataset"):
         _prepare(source, tmp_path / "other", overwrite=True)
     assert (tmp_path / "other" / "manifest.json").read_text() == '{"name": "an app"}'
 
 
 def test_a_bucket_cannot_be_renamed() -> None:
     with (
-        pytest.raises(UsageError, match="in a bucket"),
+        raises(UsageError, "output.unsupported-overwrite"),
         output_folder.claimed("gs://bucket/data", new_identity=None, overwrite=True),  # type: ignore[arg-type]
     ):
         pass
 
 
 def test_the_root_of_the_disk_and_a_link_to_itself_are_sentences(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"/ is the root of the disk\. Choose a folder in it: --out /data"):
+    with raises(OutputError, "output.root-folder", "/data"):
         _prepare(source, Path("/"))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(OutputError, match="is a link that leads back to itself"):
+    with raises(OutputError, "output.link-loop"):
         _prepare(source, tmp_path / "loop")
 
 
 def test_lengths_that_no_memory_holds_are_refused(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--input-length 100000000: it is at most 1,048,576\."):
+    with raises(UsageError, "option.out-of-range", "1,048,576", "100000000", "input-length"):
         _prepare(source, tmp_path / "out", input_length=100_000_000)

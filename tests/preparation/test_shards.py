@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raised import raises
 from spills import FILES, Row, spill_of
 
 from t5prep.dataset import tfrecord
@@ -52,7 +53,7 @@ def test_chosen_numbers_are_powers_of_two(records: int, size: int, number: int) 
 
 
 def test_more_shards_than_examples_are_refused() -> None:
-    with pytest.raises(UsageError, match="the largest split has only 7 examples"):
+    with raises(UsageError, "option.out-of-range", "7"):
         plan({"train": (7, 70)}, number=8, drawn=True)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from raised import raises
 
 import t5prep
 from t5prep.errors import TaskError
@@ -78,7 +79,7 @@ def test_a_task_that_fails_names_the_file_and_the_row_there(tmp_path: Path) -> N
         "    return Example(None, record['text'], 'x')\n"
         "TASK = Task(to_example=to_example, columns=Columns(['text']))\n"
     )
-    with pytest.raises(TaskError, match=r"fails at 1\.csv, row 2:"):
+    with raises(TaskError, "task.example-failure"):
         t5prep.prepare(str(task), source=tmp_path / "source", out=tmp_path / "out", tokenizer="sample:", fresh=True)
 
 

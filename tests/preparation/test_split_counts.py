@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from preparing import by_id, prepared, questions, records, write_csv
+from raised import raises
 
 from t5prep.dataset.settings import parse_held_out, parse_splits
 from t5prep.errors import SourceError, UsageError
@@ -65,7 +66,7 @@ def test_one_id_or_text_in_two_groups_stays_in_one_split(tmp_path: Path) -> None
 
 def test_a_missing_group_column_is_a_sentence(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(3))
-    with pytest.raises(SourceError, match='has no column "page"; it has Id, Title, Body, Y'):
+    with raises(SourceError, "column.missing"):
         prepared(source, tmp_path / "out", tokenizer="sample:", group_column="page")
 
 
@@ -85,7 +86,7 @@ def test_a_number_of_rows_is_kept_exactly(tmp_path: Path) -> None:
             source, tmp_path / splits, tokenizer="sample:", input_length=64, splits=parse_splits(splits)
         )
         assert second_manifest == manifest
-    with pytest.raises(UsageError, match=r"--splits validation=99: there are 99 rows"):
+    with raises(UsageError, "split.insufficient-rows", "99", "validation"):
         prepared(source, tmp_path / "no", tokenizer="sample:", input_length=64, splits=parse_splits("validation=99"))
 
 
@@ -97,7 +98,7 @@ def test_a_number_of_rows_where_no_row_makes_an_example(tmp_path: Path, option: 
     for name in ("train.csv", "test.csv"):
         write_csv(source / name, [{**row, "Y": "unknown"} for row in questions(9)])
     numbers = {"splits": parse_splits("validation=5")} if option == "splits" else {"held_out": parse_held_out("5")}
-    with pytest.raises(SourceError, match="18 rows"):
+    with raises(SourceError, "row.example-missing"):
         prepared(source, tmp_path / "out", tokenizer="sample:", input_length=64, **numbers)
     assert len((tmp_path / "out" / "rejected.jsonl").read_text().splitlines()) == 18
 
@@ -125,7 +126,7 @@ def test_numbers_of_rows_are_counted_in_any_parts() -> None:
         assert 17 <= numbers[0] < 17 + equal
         assert 60 <= numbers[1] < 60 + equal
         assert sum(numbers) == 200
-        with pytest.raises(UsageError, match=r"--splits test=190: there are 200 rows"):
+        with raises(UsageError, "split.insufficient-rows", "190", "200", "test"):
             exact_shares({"validation": 5, "test": 190, "train": 1.0}, parts)
 
 
@@ -170,5 +171,5 @@ def test_what_is_no_split_is_a_sentence(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "0", "1", "2.5", "-1", "nan"])
 def test_what_cannot_be_held_out_is_a_sentence(text: str) -> None:
-    with pytest.raises(UsageError, match="as in --held-out"):
+    with raises(UsageError, "option.malformed"):
         parse_held_out(text)

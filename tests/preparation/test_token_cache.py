@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
+from raised import raises
 
 from pipelines.local import LocalProgress
 from t5prep import cli
@@ -254,7 +255,7 @@ def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     wrong = CliRunner().invoke(cli.main, ["cache", "clear", "engines"])
     assert wrong.exit_code == 1
     assert '"engines" is not kept' in wrong.stderr
-    with pytest.raises(UsageError, match='--memory "lots"'):
+    with raises(UsageError, "option.malformed", "--memory", "lots"):
         byte_sizes.parse("lots", name="--memory")
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from preparing import prepared
+from raised import raises
 
 import t5prep
 from t5prep.errors import SourceError
@@ -165,7 +166,7 @@ def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureF
     assert sorted(manifest.rows) == ["test.csv", "train.csv"]
     assert "not read, because they are about the data: LICENSE, README.txt, paper.pdf" in capsys.readouterr().err
     (source / "notes").write_text("anything else is asked about")
-    with pytest.raises(Exception, match="the name notes does not say what format it is in"):
+    with raises(Exception, "file.unknown-format", "notes"):
         prepared(source, tmp_path / "other", options=COLUMNS, **COMMON_OPTIONS)
 
 
@@ -176,5 +177,5 @@ def test_what_zstandard_packed_is_read(tmp_path: Path) -> None:
     manifest = prepared(tmp_path / "rows.csv.zst", tmp_path / "out", options=COLUMNS, **COMMON_OPTIONS)
     assert manifest.rows["rows.csv.zst"].examples == 5000
     (tmp_path / "rows.csv.zst").write_bytes(packed[:-20])
-    with pytest.raises(SourceError, match=r"rows\.csv\.zst is damaged"):
+    with raises(SourceError, "file.damaged", "rows.csv.zst"):
         prepared(tmp_path / "rows.csv.zst", tmp_path / "half", options=COLUMNS, **COMMON_OPTIONS)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from raised import raises
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
@@ -83,9 +84,7 @@ def test_what_divides_columns_without_names_is_found(tmp_path: Path) -> None:
         {"text": "i felt that", "label": "fear"},
     ]
     path.write_text("i felt this, and that;joy\ni felt that;fear\n")
-    with pytest.raises(
-        SourceError, match=r'both divide its first line into 2 columns\. Say which one it is: --delimiter ";"'
-    ):
+    with raises(SourceError, "file.ambiguous-delimiter", "2"):
         rows_of(path, column_names=("text", "label"))
     path.write_text("ham\tsee, you; there\nspam\tbuy\n")
     assert rows_of(path, column_names=("label", "text"), kind="tsv")[0] == {"label": "ham", "text": "see, you; there"}
@@ -93,7 +92,7 @@ def test_what_divides_columns_without_names_is_found(tmp_path: Path) -> None:
 
 def test_names_that_the_first_line_gives_already_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,label\na,b\n")
-    with pytest.raises(SourceError, match="names its columns in its first line, text,label: leave out --columns"):
+    with raises(SourceError, "file.redundant-columns", "text,label"):
         rows_of(tmp_path / "rows.csv", column_names=("text", "label"))
     assert (
         rows_of(tmp_path / "rows.csv", column_names=("a", "b", "c"))
@@ -146,7 +145,7 @@ def test_blank_lines_before_the_names_are_skipped(tmp_path: Path, blank: str, na
     (tmp_path / name).write_text(blank + f"text{divider}label\na{divider}b\n", newline="")
     assert rows_of(tmp_path / name, size=size) == [{"text": "a", "label": "b"}]
     (tmp_path / name).write_text(blank, newline="")
-    with pytest.raises(SourceError, match="is empty or has no header line"):
+    with raises(SourceError, "file.missing-header"):
         rows_of(tmp_path / name, size=size)
 
 
@@ -222,7 +221,7 @@ def test_a_sentence_of_conll_is_a_row(tmp_path: Path, size: int, end: str) -> No
 
 def test_a_spreadsheet_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "rows.xlsx").write_bytes(b"PK\3\4")
-    with pytest.raises(UsageError, match=r"rows\.xlsx is a spreadsheet: save its sheet as CSV"):
+    with raises(UsageError, "file.unsupported-format", "rows.xlsx"):
         rows_of(tmp_path / "rows.xlsx")
 
 
@@ -242,7 +241,7 @@ def test_a_long_window_of_zstandard_is_read(tmp_path: Path) -> None:
     rows = rows_of(path)
     assert (len(rows), rows[-1]) == (20_001, {"text": "last", "label": "b"})
     path.write_bytes(file.getvalue()[:-5])
-    with pytest.raises(SourceError, match=r"rows\.csv\.zst is damaged"):
+    with raises(SourceError, "file.damaged", "rows.csv.zst"):
         rows_of(path)
 
 
@@ -260,7 +259,7 @@ def test_a_field_of_very_many_lines_costs_a_few_times_its_bytes() -> None:
 def test_a_longer_field_is_refused_at_a_said_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LONGEST_QUOTED_BYTES", 1 << 20)
     (tmp_path / "rows.csv").write_text("text,label\n" + "a" * (3 << 20))
-    with pytest.raises(SourceError, match=r"row 1 is longer than 1 MiB\. Is it really csv\?"):
+    with raises(SourceError, "row.oversized"):
         rows_of(tmp_path / "rows.csv", size=1 << 16)
 
 
@@ -268,7 +267,7 @@ def test_a_column_of_parquet_whose_name_is_not_utf_8_is_a_sentence(tmp_path: Pat
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"text": ["a"], "labXY": ["x"]}), path)
     path.write_bytes(path.read_bytes().replace(b"labXY", b"lab\xff\xfe"))
-    with pytest.raises(SourceError, match=r"rows\.parquet: the name of a column is not UTF-8"):
+    with raises(SourceError, "column.invalid-name", "rows.parquet"):
         rows_of(path)
 
 
@@ -276,7 +275,7 @@ def test_a_column_of_parquet_whose_name_is_not_utf_8_is_a_sentence(tmp_path: Pat
     ("parse", "text"), [(parse_escape, "ab"), (parse_escape, '"'), (parse_columns, "a,,b"), (parse_columns, "a,a")]
 )
 def test_what_names_no_dialect_is_a_sentence(parse: Any, text: str) -> None:
-    with pytest.raises(UsageError, match="--"):
+    with raises(UsageError, "option.malformed"):
         parse(text)
 
 
@@ -284,5 +283,5 @@ def test_options_of_files_are_checked_wherever_they_come_from() -> None:
     options = FileOptions(delimiter="tab", columns="text, label")
     assert (options.delimiter, options.names, FileOptions().names) == ("\t", ["text", "label"], [])
     for wrong in ({"delimiter": "ab"}, {"escape": "ab"}, {"columns": "a,,b"}):
-        with pytest.raises(UsageError, match="it is"):
+        with raises(UsageError, "option.malformed"):
             FileOptions(**wrong)

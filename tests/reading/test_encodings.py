@@ -1,6 +1,7 @@
 """What is not text is called what it is, and no advice leads back to itself."""
 
 import pytest
+from raised import raises
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.reading import encodings
@@ -45,5 +46,5 @@ def test_what_was_advised_is_not_advised_again() -> None:
 @pytest.mark.parametrize("head", [b"", b"id,text"])
 @pytest.mark.parametrize("encoding", ["latin-99", "base64", "undefined", "punycode"])
 def test_an_encoding_that_python_does_not_know_is_refused_for_an_empty_file_too(head: bytes, encoding: str) -> None:
-    with pytest.raises(UsageError, match=f'--encoding "{encoding}"'):
+    with raises(UsageError, "option.invalid-encoding", str(encoding)):
         encodings.check(head, Format("text", encoding), name="a.txt")

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from preparing import by_id, prepared, rejected
+from raised import raises
 
 from t5prep.errors import SourceError
 
@@ -86,7 +87,7 @@ def test_another_answer_is_not_taken_from_the_cache(tmp_path: Path) -> None:
 def test_a_name_that_leads_nowhere_is_a_sentence(tmp_path: Path) -> None:
     for path in both(questions(), tmp_path):
         columns = {"inputs_column": "question", "targets_column": "answers.txt"}
-        with pytest.raises(SourceError, match=r'has no column "answers\.txt"; answers is \{"text": \["Ann0", "Ann"\]'):
+        with raises(SourceError, "column.missing", "answers", "answers.txt", '{"text": ["Ann0", "Ann"]'):
             prepared(path, tmp_path / "out", options=columns, **COMMON_OPTIONS)
 
 

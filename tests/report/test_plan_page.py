@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 
 from t5prep import cli
 from t5prep.errors import OutputError
@@ -73,7 +74,7 @@ def test_a_name_is_only_text(tmp_path: Path) -> None:
 
 def test_it_replaces_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(OutputError, match="another file, which would be replaced"):
+    with raises(OutputError, "output.foreign-file"):
         page.write([a_plan()], out=tmp_path / "manifest.json")
     assert (tmp_path / "manifest.json").read_text() == "{}"
     written([a_plan()], tmp_path / "plan.html")

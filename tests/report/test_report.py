@@ -13,6 +13,7 @@ import browser
 import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
+from raised import raises
 
 from t5prep import report
 from t5prep.cli import main
@@ -258,7 +259,7 @@ def test_a_dataset_may_be_named_by_its_manifest(data: Path, tmp_path: Path) -> N
 
 
 def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no manifest\.json"):
+    with raises(DatasetError, "dataset.missing-manifest", "manifest.json"):
         report.write(tmp_path, out=tmp_path / "report.html")
     (tmp_path / "runs").mkdir()
     pattern = r'rusn does not exist\. Did you mean ".*/runs"\? Name a prepared dataset, or a training run\.$'

@@ -11,6 +11,7 @@ from typing import Any
 import browser
 import pytest
 from preparing import prepared, questions, write_csv
+from raised import raises
 
 from t5prep import report
 from t5prep.dataset import manifest
@@ -120,7 +121,7 @@ def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> No
     assert "Nothing has been measured twice yet" in page
     assert "is not a t5prep manifest" in page
     (run_folder / "train.json").write_text("{")
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with raises(DatasetError, "run.unreadable"):
         report.write(run_folder, out=tmp_path / "a.html")
     deep = tmp_path / "deep"
     shutil.copytree(run, deep)
@@ -128,10 +129,10 @@ def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> No
         file.write("[" * 100_000 + "\n")
     report.write(deep, out=tmp_path / "a.html")  # a line that cannot be read is left out
     (deep / "train.json").write_text("[" * 100_000)
-    with pytest.raises(DatasetError, match="is a run that cannot be read"):
+    with raises(DatasetError, "run.unreadable"):
         report.write(deep, out=tmp_path / "a.html")
     (tmp_path / "broken.json").write_text("[]")
-    with pytest.raises(UsageError, match="holds no answers"):
+    with raises(UsageError, "answer.missing"):
         report.write(run, out=tmp_path / "a.html", answers=tmp_path / "broken.json")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
+from raised import raises
 
 from t5prep import sources
 from t5prep.errors import OutputError
@@ -159,5 +160,5 @@ def test_the_sample_is_small() -> None:
 def test_a_cache_that_cannot_be_written_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "file"))
-    with pytest.raises(OutputError, match=r"cannot be written .*\. Choose another place with T5PREP_CACHE\."):
+    with raises(OutputError, "output.unwritable"):
         sources.resolve("sample:")

@@ -3,6 +3,7 @@
 import gzip
 
 import pytest
+from raised import raises
 from servers.gcs_emulator import upload_objects
 from servers.kaggle import zip_of
 
@@ -57,7 +58,7 @@ def test_objects_are_read_where_they_are(corpora: str):
 def test_what_is_not_there_is_said(corpora: str):
     (train,) = resolve(f"{corpora}/a/train.csv").files
     gcs.delete(f"{corpora}/a/train.csv", generation=int(train.path.partition("#")[2]))
-    with pytest.raises(SourceError, match="does not exist"):
+    with raises(SourceError, "source.not-found"):
         open_stream(train)
-    with pytest.raises(SourceError, match="no file"):
+    with raises(SourceError, "source.files-missing", "no file"):
         resolve(f"{corpora}/b")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from raised import raises
 from servers.http import Answer, Fault
 from servers.internet import Internet
 
@@ -60,9 +61,9 @@ def test_a_config_of_the_card_is_pinned_to_its_commit(internet: Internet, glue: 
 
 
 def test_a_config_must_be_chosen_and_must_exist(internet: Internet, glue: str):
-    with pytest.raises(SourceError, match=r"several configs: mrpc, sst2\. Choose one: hf:nyu-mll/glue#mrpc"):
+    with raises(SourceError, "source.ambiguous-config", "hf:nyu-mll/glue", "mrpc", "mrpc, sst2"):
         resolve(glue)
-    with pytest.raises(SourceError, match=r'no config "sst".*Did you mean "sst2"'):
+    with raises(SourceError, "source.unknown-config", "sst"):
         resolve(f"{glue}#sst")
 
 
@@ -165,14 +166,14 @@ def test_a_cut_is_continued_and_a_wrong_sha256_is_said(internet: Internet, glue:
         "bytes=2000-"
     ]
     internet.server.faults = [Fault("/lfs/", spoil=True, times=9)]
-    with pytest.raises(SourceError, match=r"its publisher says sha256:.*deleted"):
+    with raises(SourceError, "source.damaged-download"):
         resolve(f"{glue}#mrpc")
 
 
 def test_small_files_are_checked_by_their_git_names(internet: Internet):
     source = internet.hub.publish("a/b", {"train.csv": b"a,b\n"})
     internet.server.faults = [Fault("train.csv", spoil=True, times=9)]
-    with pytest.raises(SourceError, match="its publisher says git:"):
+    with raises(SourceError, "source.damaged-download"):
         resolve(source)
     internet.server.faults = []
     (file,) = resolve(source).files
@@ -199,13 +200,13 @@ def test_what_the_hubs_own_cache_has_is_used(internet: Internet, glue: str):
 def test_private_and_gated_datasets_want_the_users_own_token(internet: Internet, monkeypatch: pytest.MonkeyPatch):
     private = internet.hub.publish("me/private", {"a.csv": b"1"}, private=True)
     gated = internet.hub.publish("they/gated", {"a.csv": b"1"}, gated=True)
-    with pytest.raises(SourceError, match=r"or it is private.*hf auth login.*HF_TOKEN"):
+    with raises(SourceError, "hub.not-found"):
         resolve(private)
     for stream in (True, False):
-        with pytest.raises(SourceError, match=r"is gated\. Accept its terms at .*HF_TOKEN"):
+        with raises(SourceError, "hub.gated-repository", "they/gated"):
             resolved_by(gated, stream=stream)
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    with pytest.raises(SourceError, match="your token is wrong"):
+    with raises(SourceError, "hub.access-denied"):
         resolve(private)
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     for source in (private, gated):
@@ -215,9 +216,9 @@ def test_private_and_gated_datasets_want_the_users_own_token(internet: Internet,
 
 
 def test_what_does_not_exist_is_said(internet: Internet, glue: str):
-    with pytest.raises(SourceError, match="no such dataset"):
+    with raises(SourceError, "hub.not-found"):
         resolve("hf:no/such")
-    with pytest.raises(SourceError, match="no revision v9"):
+    with raises(SourceError, "hub.unknown-revision", "v9"):
         resolve(f"{glue}@v9")
 
 
@@ -229,7 +230,7 @@ def test_faults_of_the_api_pass(internet: Internet, glue: str):
     ]
     assert len(resolve(f"{glue}#sst2").files) == 2
     internet.server.faults = [Fault("/api/datasets", answer=Answer(body=b"<html>Sign in</html>"))]
-    with pytest.raises(SourceError, match="not JSON"):
+    with raises(SourceError, "hub.invalid-response"):
         resolve(f"{glue}#sst2")
 
 
@@ -246,14 +247,14 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, gl
 def test_folders_are_configs_where_nothing_else_says_so(internet: Internet):
     files = {"en/a.csv": b"1", "de/a.csv": b"2"}
     source = internet.hub.publish("a/b", files)
-    with pytest.raises(SourceError, match=r"several configs: de, en"):
+    with raises(SourceError, "source.ambiguous-config", "de, en"):
         resolve(source)
     assert [file.name for file in resolve(f"{source}#en").files] == ["en/a.csv"]
     assert [file.name for file in resolve(source, include="de/*").files] == ["de/a.csv"]
     splits = internet.hub.publish("a/c", {"train/a.csv": b"1", "validation/a.csv": b"2"})
     assert len(resolve(splits).files) == 2
     scripts = internet.hub.publish("a/d", {"d.py": b""}, branches={hub.PARQUET: files})
-    with pytest.raises(SourceError, match=r"several configs: de, en"):
+    with raises(SourceError, "source.ambiguous-config", "de, en"):
         resolve(scripts, include="*.csv")
 
 

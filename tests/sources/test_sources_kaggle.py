@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from raised import raises
 from servers.http import Answer, Fault
 from servers.internet import Internet
 
@@ -36,7 +37,7 @@ def test_a_version_and_one_file(internet: Internet, dataset: str):
     (file,) = resolve(f"{dataset}@9#valid.csv").files
     assert (file.name, open_stream(file).read()) == ("valid.csv", FILES["valid.csv"])
     assert file.checksum.startswith("md5:")
-    with pytest.raises(SourceError, match="latest version is 10"):
+    with raises(SourceError, "kaggle.unknown-version", "10"):
         resolve(f"{dataset}@11")
 
 
@@ -60,7 +61,7 @@ def test_a_private_dataset_and_every_place_for_credentials(
     place: str, internet: Internet, monkeypatch: pytest.MonkeyPatch
 ):
     dataset = internet.kaggle.publish("jane/mine", FILES, private=True)
-    with pytest.raises(SourceError, match="KAGGLE_API_TOKEN"):
+    with raises(SourceError, "kaggle.missing-credentials", "KAGGLE_API_TOKEN"):
         resolve(dataset)
     user, _, key = internet.kaggle.basic.partition(":")
     home = Path(internet.environment["HOME"])
@@ -99,7 +100,7 @@ def test_a_credentials_file_that_is_broken_is_named(internet: Internet, dataset:
     folder = Path(internet.environment["HOME"]) / ".kaggle"
     folder.mkdir()
     (folder / "kaggle.json").write_text('{"username": "jane", "key": "0123456789abc')
-    with pytest.raises(SourceError, match=r"kaggle\.json") as error:
+    with raises(SourceError, "kaggle.invalid-credentials", "kaggle.json") as error:
         resolve(dataset)
     assert "0123456789abc" not in str(error.value)
 
@@ -128,14 +129,14 @@ def test_a_wrong_md5_is_deleted_and_said(internet: Internet, dataset: str):
         return answer
 
     internet.server.apps["storage.googleapis.com"] = storage
-    with pytest.raises(SourceError, match=f"its publisher says md5:{'0' * 32}.*deleted"):
+    with raises(SourceError, "source.damaged-download", str("0" * 32)):
         resolve(f"{dataset}#valid.csv")
 
 
 def test_a_sign_in_page_is_not_a_dataset(internet: Internet, dataset: str):
     page = Answer(headers={"Content-Type": "text/html"}, body=b"<html>Sign in to the hotel's network</html>")
     internet.server.faults = [Fault("GetDataset", method="POST", answer=page)]
-    with pytest.raises(SourceError, match="not its API"):
+    with raises(SourceError, "kaggle.invalid-response"):
         resolve(dataset)
 
 

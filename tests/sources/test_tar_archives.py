@@ -5,6 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from raised import raises
 
 import t5prep
 from t5prep import sources
@@ -87,7 +88,7 @@ def test_a_member_that_is_no_plain_file_inside_refuses_the_archive(
     tmp_path: Path, bad: tarfile.TarInfo, why: str
 ) -> None:
     path = archive(tmp_path / "x.tar", {"a.csv": b"text\nx\n"}, bad)
-    with pytest.raises(SourceError, match=f"x.tar is refused: .*{why}"):
+    with raises(SourceError, "file.unsafe-archive", str(why), "x.tar"):
         sources.resolve(str(path))
 
 
@@ -96,16 +97,16 @@ def test_a_member_twice_a_cut_archive_a_bomb_and_another_kind_are_refused(
 ) -> None:
     twice = tmp_path / "twice.tar"
     archive(archive(twice, {"a.csv": b"1"}), {"a.csv": b"2"}, mode="a")
-    with pytest.raises(SourceError, match=r"two members named a\.csv\. Unpack it"):
+    with raises(SourceError, "file.duplicate-member", "a.csv"):
         sources.resolve(str(twice))
     archive_bytes = archive(tmp_path / "whole.tar", {"a.csv": b"text\nx\n", "b.csv": b"text\ny\n"}).read_bytes()
     for size in (100, 512 + 3, 1024, 1024 + 512, 2048):
         (tmp_path / "cut.tar").write_bytes(archive_bytes[:size])
-        with pytest.raises(SourceError, match="not a whole tar archive"):
+        with raises(SourceError, "file.damaged", "tar"):
             sources.resolve(str(tmp_path / "cut.tar"))
     packed = archive(tmp_path / "bomb.tar.gz", {"a.csv": bytes(70 << 20)}, mode="w:gz")
-    with pytest.raises(SourceError, match="as a decompression bomb does"):
+    with raises(SourceError, "file.oversized-archive"):
         sources.resolve(str(packed))
     (tmp_path / "x.7z").write_bytes(b"7z")
-    with pytest.raises(SourceError, match=r"cannot be read\. Unpack it"):
+    with raises(SourceError, "file.unsupported-archive"):
         sources.resolve(str(tmp_path / "x.7z"))

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from encoders import bert
 from preparing import by_id, prepared, rejected
+from raised import raises
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import SourceError
@@ -196,16 +197,14 @@ def test_the_first_rows_may_lack_a_column(tmp_path: Path) -> None:
     )
     assert (manifest.splits["train"].examples, manifest.rejected) == (99, {"empty target": 101})
     options = {**LABELS, "targets_column": "lable"}
-    with pytest.raises(SourceError, match=r'has no column "lable"; it has text, label\. Did you mean "label"'):
+    with raises(SourceError, "column.missing"):
         prepared(tmp_path / "rows.jsonl", tmp_path / "out", options=options, tokenizer="sample:", **COMMON_OPTIONS)
 
 
 def test_a_reason_says_one_of_its_values(tmp_path: Path) -> None:
     source = written(tmp_path, ["x", "y", "y"], name="rows.csv")
     options = {**LABELS, "label_map": "0=low,1=high"}
-    with pytest.raises(
-        SourceError, match=r"all rejected \(unknown label 3: 'y' is not one of 0, 1\)\. Each row's reason"
-    ):
+    with raises(SourceError, "row.example-missing"):
         prepared(source, tmp_path / "out", options=options, tokenizer="sample:", **COMMON_OPTIONS)
     source = written(tmp_path, ["0", "1", *"abcdefgh"], name="rows.csv")
     manifest = prepared(source, tmp_path / "some", options=options, tokenizer="sample:", **COMMON_OPTIONS)
@@ -228,7 +227,7 @@ def test_ids_that_begin_anew_are_said(tmp_path: Path) -> None:
 def test_why_there_are_no_classes_is_said(tmp_path: Path) -> None:
     rows = [{"text": ["a", "list"], "label": "a"}, {"text": ["another"], "label": "b"}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(SourceError, match=r"label has no classes, because no row makes an example.*text holds a list"):
+    with raises(SourceError, "row.example-missing", "label"):
         prepared(
             tmp_path / "rows.jsonl",
             tmp_path / "out",

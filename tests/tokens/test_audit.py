@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 
 from t5prep.cli import main
 from t5prep.errors import TokenizerError
@@ -129,13 +130,13 @@ def test_the_sample_with_its_tokenizer():
 
 
 def test_a_tokenizer_json_that_cannot_be_read_is_a_sentence(capfd: pytest.CaptureFixture) -> None:
-    with pytest.raises(TokenizerError, match="fails in the tokenizers library"):
+    with raises(TokenizerError, "tokenizer.damaged"):
         audit.encode_by(b'{"model": {}}', name="it")
     broken = huggingface_files.tokenizer_json(Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:"))
     normalizer = broken["normalizer"]
     charsmap = next(step for step in [normalizer, *normalizer.get("normalizers", [])] if step["type"] == "Precompiled")
     charsmap["precompiled_charsmap"] = "AAAA"
-    with pytest.raises(TokenizerError, match="fails in the tokenizers library"):
+    with raises(TokenizerError, "tokenizer.damaged"):
         audit.encode_by(json.dumps(broken).encode(), name="it")
     assert capfd.readouterr().err == ""
 

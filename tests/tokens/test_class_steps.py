@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 
 from t5prep.cli import main
 from t5prep.errors import TokenizerError
@@ -108,7 +109,9 @@ def test_a_t5_without_a_space_before_texts_is_refused(tmp_path: Path, family: st
     plain, config = loading.load(str(folder)), json.loads((folder / "tokenizer_config.json").read_text())
     for option in (False, None):
         (folder / "tokenizer_config.json").write_text(json.dumps({**config, "add_prefix_space": option}))
-        with pytest.raises(TokenizerError, match=f'"add_prefix_space": {json.dumps(option)} in tokenizer_config.json'):
+        with raises(
+            TokenizerError, "tokenizer.ambiguous-prefix-space", str(json.dumps(option)), "tokenizer_config.json"
+        ):
             loading.load(str(folder))
     (folder / "tokenizer.json").write_text(json.dumps(class_steps.converted(plain)))  # beside which null says nothing
     assert loading.load(str(folder)).model == plain.model
@@ -131,7 +134,7 @@ def test_added_tokens_for_which_transformers_5_has_other_ids_are_refused(tmp_pat
     assert SAMPLE.size in tokenizer.encode("a {{ b")
     assert loading.load(str(saved_t5(tmp_path / "none", "T5Tokenizer"))).model == SAMPLE.model
     blank = added(0, "\n", special=False, normalized=True)  # transformers finds it between all letters
-    with pytest.raises(TokenizerError, match=r"added token '.*' is white space once it is normalized"):
+    with raises(TokenizerError, "tokenizer.blank-added-token", "\\n"):
         loading.load(str(saved_t5(tmp_path / "blank", "T5Tokenizer", blank)))
     folder = saved_t5(tmp_path / "umt5", "T5Tokenizer", brace)  # transformers 5 reads the file of umT5 as it is
     (folder / "config.json").write_text('{"model_type": "umt5"}')
@@ -153,7 +156,7 @@ def test_the_steps_of_transformers_5_are_accepted_with_added_tokens(tmp_path: Pa
 def test_an_encoder_with_a_sentencepiece_model_alone_is_refused_with_the_command(tmp_path: Path) -> None:
     config = {"model_type": "xlm-roberta"}
     folder = published_folders.written(tmp_path / "x", {"sentencepiece.bpe.model": SAMPLE.model, "config.json": config})
-    with pytest.raises(TokenizerError, match=r"holds no tokenizer; .* Write one: python -c .import transformers"):
+    with raises(TokenizerError, "tokenizer.missing-file"):
         loading.load(str(folder))
 
 

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+from raised import raises
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import encoder_tokenizer, loading, model_proto, ragged
@@ -110,14 +111,14 @@ def test_a_t5s_tokenizer_stays_one():
 
 def test_a_vocabulary_without_special_tokens_is_one_sentence(tmp_path):
     (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(TokenizerError, match="cannot be read"):
+    with raises(TokenizerError, "tokenizer.damaged"):
         loading.load(str(tmp_path))
 
 
 def test_a_damaged_tokenizer_json_is_one_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     (tmp_path / "tokenizer.json").write_text('{"added_tokens": []}')
-    with pytest.raises(TokenizerError, match=r"The vocabulary of .* cannot be read"):
+    with raises(TokenizerError, "tokenizer.damaged"):
         loading.load(str(tmp_path))
 
 
@@ -129,7 +130,7 @@ def test_a_sentencepiece_model_that_makes_a_page_of_a_character_is_one_sentence(
     pieces = [model_proto.Piece("<pad>", kind=model_proto.CONTROL), model_proto.Piece("</s>", kind=model_proto.CONTROL)]
     pieces += [model_proto.Piece("<unk>", kind=model_proto.UNKNOWN), model_proto.Piece("a", -1.0)]
     model = model_proto.build(pieces, model_proto.Normalization("precompiled", LONG_MAP))
-    with pytest.raises(TokenizerError, match="makes 5,000 bytes of one character"):
+    with raises(TokenizerError, "tokenizer.invalid-sentencepiece"):
         loading.of_content(model, name="it")
 
 
@@ -187,7 +188,7 @@ def test_stderr_is_where_it_was_when_threads_load_tokenizers(tmp_path):
 
 def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
-    with pytest.raises(TokenizerError, match="holds no tokenizer"):
+    with raises(TokenizerError, "tokenizer.missing-file"):
         loading.load(str(tmp_path))
 
 

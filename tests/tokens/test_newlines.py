@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from preparing import by_id, bytes_of, prepared, write_csv
+from raised import raises
 
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest
@@ -146,15 +147,15 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
         assert inspected_record.targets.removesuffix(" </s>") == "in a loop\nor so"
     printed = CliRunner().invoke(main, ["inspect", str(tmp_path / "lines"), "-n", "1"]).stdout.splitlines()
     assert "  does it" in printed
-    with pytest.raises(OutputError, match="another dataset"):
+    with raises(OutputError, "output.different-settings"):
         prepared(source, tmp_path / "plain", **choices, keep_newlines=True)
 
     document = json.loads(lines_manifest.dumps())
     document["settings"]["keep_newlines"] = False
-    with pytest.raises(DatasetError, match="altered"):
+    with raises(DatasetError, "dataset.altered"):
         manifest.loads(json.dumps(document), location="it")
     del document["settings"]["keep_newlines"]
-    with pytest.raises(DatasetError, match="altered"):
+    with raises(DatasetError, "dataset.altered"):
         manifest.loads(json.dumps(document), location="it")
 
 
@@ -179,7 +180,7 @@ def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None
 
 
 def test_tasks_of_documents_refuse_the_flag() -> None:
-    with pytest.raises(UsageError, match="--keep-newlines: span_corruption hides spans behind <extra_id_2>"):
+    with raises(UsageError, "option.inapplicable", "<extra_id_2>", "span_corruption"):
         task_settings.check(
             Settings("span_corruption", {}, 512, 114, keep_newlines=True), registry.get("span_corruption").choose({})
         )

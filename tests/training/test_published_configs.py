@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import pytest
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.planning.models import MODELS, shape_of
@@ -198,5 +199,5 @@ def test_modernbert_has_the_bytes_of_its_file():
 
 
 def test_codet5_plus_2b_is_a_sentence():
-    with pytest.raises(UsageError, match='of type "codet5p", and only t5'):
+    with raises(UsageError, "model.unknown-type", "codet5p", "t5"):
         read_config(json.dumps({"model_type": "codet5p"}).encode(), location="config.json")

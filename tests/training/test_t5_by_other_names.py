@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
@@ -138,9 +139,7 @@ def test_data_without_sentinels_trains_a_model_that_has_none(madlad):
     tokenizer, config = loading.load(str(madlad)), configs.build({"model": str(madlad)})
     shape, weights, model_tokenizer = run.start_from(config, ids=tokenizer.size, needed=tokenizer.vocab_size)
     assert (shape.vocab_size, weights["shared"].shape[0], model_tokenizer.sha256) == (8, 8, tokenizer.sha256)
-    with pytest.raises(
-        UsageError, match="8 embeddings and none for sentinels, which the data has: prepare it with --marker none"
-    ):
+    with raises(UsageError, "model.missing-sentinels", "8"):
         run.start_from(config, ids=tokenizer.size, needed=tokenizer.size)
 
 

@@ -6,6 +6,7 @@ import preparing
 import pytest
 import toy_runs
 from preparing import write_csv
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.training import trainer
@@ -37,5 +38,5 @@ def test_a_run_in_buckets_goes_on_with_the_same_losses(toys, sentences, shape):
 
 
 def test_buckets_that_hold_no_row_are_refused_before_the_model_is_read(toys, sentences, tmp_path):
-    with pytest.raises(UsageError, match="buckets go up to 99x4"):
+    with raises(UsageError, "setting.oversized-bucket", "4", "99"):
         trainer.train(toy_runs.config(sentences, "nothing", tmp_path / "run", buckets=("99x4",)))

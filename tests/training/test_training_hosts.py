@@ -13,6 +13,7 @@ import pytest
 import toy_runs
 import xla_flags
 from click.testing import CliRunner
+from raised import raises
 
 from t5prep import cli
 from t5prep.errors import UsageError
@@ -81,7 +82,7 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
 
 def test_a_directory_of_one_of_several_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_machines", lambda: 2)
-    with pytest.raises(UsageError, match=r"runs/a is a directory of one machine, and 2 machines train together"):
+    with raises(UsageError, "bucket.local-path", "2", "runs/a"):
         hosts.check_places("runs/a", "gs://b/data")
     hosts.check_places("gs://b/runs/a", "gs://b/data")
     monkeypatch.setattr(hosts, "_machines", lambda: 1)

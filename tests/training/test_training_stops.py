@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import toy_runs
+from raised import raises
 
 from t5prep.dataset import manifest
 from t5prep.errors import OutputError, T5prepError
@@ -41,7 +42,7 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
         raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
 
     monkeypatch.setattr(log.RunLog, "line", lambda log, step, **metrics: terminated(log, step, **metrics))
-    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
+    with raises(T5prepError, "run.interrupted", "4", "SIGTERM"):
         trainer.train(config)
     monkeypatch.setattr(log.RunLog, "line", line)
     monkeypatch.setattr(Evaluator, "__call__", killed)
@@ -72,7 +73,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
     config = toy_runs.config(data, run_path, toys / "held")
     with (
         run.lock_run(config.out),
-        pytest.raises(OutputError, match="held is being written by another process"),
+        raises(OutputError, "output.locked"),
     ):
         trainer.train(config)
     assert not Path(config.out).exists()
@@ -84,6 +85,6 @@ def test_a_second_process_does_not_train_into_the_same_run(
 
 def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, shape: str) -> None:
     config = toy_runs.config(data, shape, toys / "nan", optimizer="adamw", learning_rate=1e30)
-    with pytest.raises(T5prepError, match=r"The loss of step \d+ is (nan|inf): lower learning_rate, or set clip_norm"):
+    with raises(T5prepError, "step.nonfinite-loss", "2", "nan"):
         trainer.train(dataclasses.replace(config, save_every=12, eval_every=12))
     assert not checkpoints.list_checkpoints(config.out)

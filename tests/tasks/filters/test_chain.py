@@ -2,6 +2,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.tasks.example import EOS, Example, Protected
@@ -59,11 +60,11 @@ def test_a_users_own_function(tmp_path: Path) -> None:
     chain = Chain([f"{path}:no_shouting"])
     assert chain(Example("1", "HELP ME", "t"))[1] == "mine.no_shouting shouting: all capitals"
     assert chain(Example("1", "WHY not", "t")) == (Example("1", "why not", "t"), "", ("mine.no_shouting",))
-    with pytest.raises(UsageError, match=r'leaving fails at the text "a" \(SystemExit: 0\)'):
+    with raises(UsageError, "filter.failure", "0", "SystemExit", "a", "leaving"):
         Chain([f"{path}:leaving"])(Example("1", "a", "t"))
-    with pytest.raises(UsageError, match="it must return the text, or raise Reject"):
+    with raises(UsageError, "filter.invalid-result"):
         Chain([f"{path}:broken"])(Example("1", "a", "t"))
-    with pytest.raises(UsageError, match=r'fails at the text "a" \(IndexError: string index'):
+    with raises(UsageError, "filter.failure", "IndexError", "a", "string index"):
         Chain([f"{path}:failing"])(Example("1", "a", "t"))
     assert chain.files() == {str(path): hashlib.sha256(USER_FILTERS.encode()).hexdigest()}
 

@@ -9,6 +9,7 @@ import time
 import framing
 import numpy as np
 import pytest
+from raised import raises
 from toy_dataset import write
 
 from t5prep.dataset import tfrecord
@@ -81,7 +82,7 @@ def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
     shard = tmp_path / "train.tfrecord-00000-of-00001"
     size = int.from_bytes(shard.read_bytes()[:8], "little")
     shard.write_bytes(framing.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])
-    with pytest.raises(DatasetError, match="t5prep verify") as error:
+    with raises(DatasetError, "dataset.damaged") as error:
         next(batches.Reading([opened], global_batch=6, seed=0).batches())
     assert len(str(error.value).splitlines()) == 1
 

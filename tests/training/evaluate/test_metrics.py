@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.tasks import task
@@ -165,7 +166,7 @@ def test_a_tokenizer_that_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPat
     from sacrebleu.tokenizers import tokenizer_ja_mecab, tokenizer_spm
 
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
-    with pytest.raises(UsageError, match=r"bleu_ja_mecab needs .* ja-mecab.*pip install \"sacrebleu\[ja\]\""):
+    with raises(UsageError, "install.extra-missing", "RuntimeError", "bleu_ja_mecab", "ja-mecab"):
         metrics.compute(["bleu_ja_mecab"], references=["寿司"], predictions=["寿司"])
 
     def refuse(*_: object, **__: object) -> None:
@@ -173,7 +174,7 @@ def test_a_tokenizer_that_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(tokenizer_spm, "download_file", refuse)
     monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", "/nowhere")
-    with pytest.raises(UsageError, match=r"bleu_flores200 needs .* connect this machine, or take --metric bleu"):
+    with raises(UsageError, "install.extra-missing", "OSError", "bleu_flores200", "flores200"):
         metrics.compute(["bleu_flores200"], references=["寿司"], predictions=["寿司"])
 
 
@@ -286,7 +287,7 @@ def test_rouge_with_ascii_words_is_rouge_score_s_own():
 
 
 def test_an_unknown_metric_is_a_sentence():
-    with pytest.raises(UsageError, match=r'no metric "rogue"\. Did you mean "rouge"\?'):
+    with raises(UsageError, "option.unknown-choice", "rogue", "rouge"):
         metrics.compute(["rogue"], references=["a"], predictions=["a"])
 
 

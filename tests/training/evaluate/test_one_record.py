@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import toy_runs
 from click.testing import CliRunner
+from raised import raises
 
 import t5prep
 from t5prep.cli import main
@@ -88,7 +89,7 @@ def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_
     )
 
     other_data = toy_runs.classes(tmp_path / "other", rows=90, seed=9)
-    with pytest.raises(UsageError, match="was not trained on"):
+    with raises(UsageError, "run.dataset-mismatch"):
         t5prep.why(first, other_data, run=out)
-    with pytest.raises(UsageError, match="is not a run"):
+    with raises(UsageError, "run.foreign-folder"):
         t5prep.why(first, data, run=str(tmp_path))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
+from raised import raises
 
 from t5prep import cli
 from t5prep.dataset.prepared import Dataset
@@ -87,15 +88,11 @@ def test_one_split_is_as_it_was_and_scores_are_asked_for(scored: Path, monkeypat
 
 def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
     (scored / "data" / "two" / "manifest.json").unlink()
-    with pytest.raises(
-        UsageError, match=r"was trained on data/two, which is not here\. Say where it lies now: --data DIR"
-    ):
+    with raises(UsageError, "run.missing-data", "data/two"):
         splits.datasets_of(str(scored / "runs" / "both"))
-    with pytest.raises(UsageError, match="is not a run of t5prep"):
+    with raises(UsageError, "option.missing"):
         splits.datasets_of(str(scored))
-    with pytest.raises(
-        UsageError, match=r'There is no run .*/boht here\. Did you mean ".*/both"\? Train it: t5prep train'
-    ):
+    with raises(UsageError, "run.not-found"):
         splits.datasets_of(str(scored / "runs" / "boht"))
 
 

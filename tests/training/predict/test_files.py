@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 
 from t5prep import cli
 from t5prep.errors import OutputError
@@ -25,7 +26,7 @@ def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
         lock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(OutputError, match="is being written by another run"):
+    with raises(OutputError, "output.locked"):
         AnswerFile(out, identity={"model": 1})
     assert out.read_text() == "one\ntwo\n"
     assert [path.name for path in tmp_path.iterdir()] == ["answers.txt"]
@@ -44,7 +45,7 @@ def test_on_a_file_system_without_locks_answers_are_written_all_the_same(
 
 @pytest.mark.parametrize("place", ["/", "."])
 def test_a_directory_is_no_place_for_answers(place: str) -> None:
-    with pytest.raises(OutputError, match=r"is a directory\. Name a file in it: --out .*answers\.jsonl"):
+    with raises(OutputError, "output.directory"):
         AnswerFile(Path(place), identity={})
 
 
@@ -56,7 +57,7 @@ def test_a_run_without_answers_removes_its_file_while_it_holds_it(
     unlink = Path.unlink
 
     def looked_at(path: Path, **options: bool) -> None:
-        with pytest.raises(OutputError, match="is being written by another run"):
+        with raises(OutputError, "output.locked"):
             AnswerFile(out, identity={"model": 1})
         unlink(path, **options)
 

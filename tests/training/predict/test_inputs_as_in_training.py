@@ -11,6 +11,7 @@ import numpy as np
 import preparing
 import pytest
 import toy_runs
+from raised import raises
 
 import t5prep
 from t5prep.dataset import manifest
@@ -145,17 +146,17 @@ def test_a_filter_that_is_missing_altered_or_a_strangers_is_refused(
 ) -> None:
     data, model = filtered
     monkeypatch.setattr(predictor, "Device", Recorder)
-    with pytest.raises(UsageError, match=r"run/filter-0-0\.py is Python code .*--trust-code"):
+    with raises(UsageError, "task.untrusted-code", "run/filter-0-0.py", "the model"):
         t5prep.predict(model, ["ask: a <b>word</b>"])
     copy = Path(model) / "filter-0-0.py"
     copy.write_text(FILTER_CODE + "\n")
-    with pytest.raises(T5prepError, match=r"filter-0-0\.py is altered"):
+    with raises(T5prepError, "dataset.altered", "filter-0-0.py is altered"):
         t5prep.predict(model, ["ask: a <b>word</b>"], trust_code=True)
     copy.unlink()
-    with pytest.raises(UsageError, match=r"mine\.py.* filter-0-0\.py"):
+    with raises(UsageError, "filter.missing-copy", "filter-0-0.py", "mine.py"):
         t5prep.predict(model, ["ask: a <b>word</b>"], trust_code=True)
     (data / "filter-0.py").write_text(FILTER_CODE + "\n")
-    with pytest.raises(T5prepError, match=r"filter-0\.py is altered"):
+    with raises(T5prepError, "dataset.altered", "filter-0.py is altered"):
         verify(data)
 
 
@@ -208,9 +209,9 @@ def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch:
     # Rows in memory are no bytes.
     assert predicted_ids(model, ROWS, monkeypatch) == expected
     comma = preparing.write_csv(tmp_path / "comma.csv", ROWS)
-    with pytest.raises(SourceError, match=r"--encoding utf-8 or --encoding cp1252"):
+    with raises(SourceError, "file.ambiguous-encoding", "cp1252"):
         t5prep.predict(model, comma)
-    with pytest.raises(SourceError, match=r"--delimiter"):
+    with raises(SourceError, "column.missing"):
         t5prep.predict(model, comma, encoding="utf-8")
     assert predicted_ids(model, comma, monkeypatch, encoding="utf-8", delimiter=",") == expected
     shutil.copy(tmp_path / "rows.csv", tmp_path / "other.csv")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 
 from t5prep.cli import main
@@ -52,11 +53,11 @@ def test_who_may_not_write(
 
 def test_only_models_are_pushed(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"is not an exported model .* nor a tokenizer with a config\.json"):
+        with raises(UsageError, "hub.unexported-model"):
             push(str(tmp_path), repo="me/model")
         (tmp_path / "config.json").write_text("{}")
     (tmp_path / "spiece.model").touch()
-    with pytest.raises(UsageError, match=r"config\.json is not the configuration of a model \(it has no .model_type."):
+    with raises(UsageError, "model.invalid-config"):
         push(str(tmp_path), repo="me/model")
 
 

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 import toy_runs
 from click.testing import CliRunner
+from raised import raises
 from servers.http import Answer, Fault
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 from servers.internet import Internet
@@ -51,7 +52,7 @@ class Run:
 def test_the_best_checkpoint_is_pushed(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
     toy_run = Run(tmp_path / "run")
-    with pytest.raises(UsageError, match="has no checkpoint yet"):
+    with raises(UsageError, "run.no-checkpoint"):
         pushes.push_best(toy_run.out, repo="me/model")
     for step in LOSSES:
         toy_run.reach(step)
@@ -64,7 +65,7 @@ def test_the_best_checkpoint_is_pushed(internet: Internet, tmp_path: Path, monke
 
 
 def test_a_folder_that_is_no_run_is_not_pushed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a run"):
+    with raises(UsageError, "run.foreign-folder"):
         pushes.push_best(str(tmp_path), repo="me/model")
 
 
@@ -170,6 +171,6 @@ def test_a_push_that_fails_is_a_sentence_and_the_next_one_has_the_newer_weights(
 def test_who_may_not_push_learns_it_before_a_step_is_trained(
     internet: Internet, data: str, shape: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="hf auth login"):
+    with raises(UsageError, "hub.missing-login"):
         trainer.train(toy_runs.config(data, shape, tmp_path / "run", push="me/model"))
     assert checkpoints.last(str(tmp_path / "run")) is None

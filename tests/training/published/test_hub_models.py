@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from raised import raises
 from servers.http import Answer, Fault
 from servers.internet import Internet
 
@@ -96,14 +97,12 @@ def test_errors_name_the_model_and_no_cache(internet: Internet, files: dict[str,
 
 def test_models_that_are_not_there(internet: Internet) -> None:
     for name in ("nobody/no-such-model", "no-such-model"):
-        with pytest.raises(
-            UsageError, match=f'"{name}" is not a directory, and the Hugging Face Hub has no such model'
-        ):
+        with raises(UsageError, "hub.not-found", str(name)):
             load_weights(name)
-        with pytest.raises(TokenizerError, match="has no such model"):
+        with raises(TokenizerError, "hub.not-found"):
             loading.load(name)
     internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
-    with pytest.raises(UsageError, match=r"is not a directory, and the Hugging Face Hub answers 500\. Try again"):
+    with raises(UsageError, "hub.unavailable"):
         load_weights("nobody/another")
 
 
@@ -120,10 +119,10 @@ def test_a_tokenizer_fetches_its_own_files_only(internet: Internet) -> None:
     # The small one tells a T5 from an ALBERT; the ids of both large ones must be the same.
     assert set(fetched(internet)) == {"tokenizer_config.json", "spiece.model", "tokenizer.json"}
     publish(internet, {"tokenizer.json": b"{", **files})
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json is damaged"):
+    with raises(TokenizerError, "tokenizer.damaged"):
         loading.load(NAME)
     publish(internet, {"config.json": b"{}", "pytorch_model.bin": b""})
-    with pytest.raises(TokenizerError, match=f"{NAME} holds no tokenizer"):
+    with raises(TokenizerError, "tokenizer.missing-file", str(NAME)):
         loading.load(NAME)
 
 

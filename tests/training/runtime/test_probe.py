@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from raised import raises
 
 from t5prep.errors import T5prepError
 from t5prep.training.runtime import probe
@@ -16,5 +17,5 @@ def test_a_tiny_step_runs_on_all_devices(monkeypatch: pytest.MonkeyPatch) -> Non
     assert description["versions"].keys() == {"jax"}
     assert description["loss"] == pytest.approx(math.log(probe.TOY.vocab_size), rel=0.5)
     monkeypatch.setattr(probe, "tiny_step", lambda layout: math.nan)
-    with pytest.raises(T5prepError, match="its loss is nan"):
+    with raises(T5prepError, "device.faulty", "nan"):
         probe.look(open_layout())

@@ -2,6 +2,7 @@
 
 import jax
 import pytest
+from raised import raises
 
 from t5prep.errors import T5prepError
 from t5prep.training.settings import config as configs
@@ -42,7 +43,7 @@ def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict,
 def test_running_out_of_memory_is_our_error_and_other_errors_stay() -> None:
     config = configs.build({"batch": 64})
     with (
-        pytest.raises(T5prepError, match="does not fit into the memory of a device"),
+        raises(T5prepError, "device.insufficient-memory"),
         memory.explained(config, make_device_memory()),
     ):
         raise jax.errors.JaxRuntimeError(OF_GPU)

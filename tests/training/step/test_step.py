@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.training.model.architecture import ModelConfig
@@ -135,7 +136,7 @@ def test_dropout_differs_between_steps_and_is_the_same_in_another_run(eagerly):
 
 
 def test_a_batch_that_cannot_be_cut_is_refused(eagerly):
-    with pytest.raises(UsageError, match="8 rows cannot be cut into 3"):
+    with raises(UsageError, "device.indivisible-batch", "3", "8"):
         train(1, accumulate=3)
 
 

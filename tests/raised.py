@@ -1,0 +1,23 @@
+"""Assert that an error of t5prep is raised: by its code and the values in its sentence, never by the English."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@contextlib.contextmanager
+def raises(
+    kind: type[Exception] | tuple[type[Exception], ...], code: str, *values: str
+) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect an error with this code, whose message holds these values.
+
+    >>> from t5prep.errors import SourceError
+    >>> with raises(SourceError, "source.not-found", "rows.csv"):
+    ...     raise SourceError("rows.csv does not exist.", code="source.not-found")
+    """
+    with pytest.raises(kind) as raised:
+        yield raised
+    assert raised.value.code == code, str(raised.value)
+    assert [value for value in values if value not in str(raised.value)] == [], str(raised.value)
