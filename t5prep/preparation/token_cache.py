@@ -21,8 +21,8 @@ from t5prep.io.store import Store
 from t5prep.reading import blocks, parquet_rows
 from t5prep.reading.blocks import Block
 
-# Packages whose code decides the tokens of rows.
-_PACKAGES = ("prepare", "reading", "tasks", "tokens")
+# The packages whose code makes tokens of rows.
+_PACKAGES = ("preparation", "reading", "tasks", "tokens")
 
 
 def digest_of_code(task: bytes) -> str:

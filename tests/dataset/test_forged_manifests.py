@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 from drawn_seeds import seeds
 from preparing import prepared, questions, write_csv
+from raised import raises
 
 import t5prep
 from t5prep.cli import main
@@ -313,13 +314,13 @@ def test_what_readers_would_believe_is_refused_when_it_is_loaded(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b" " * (manifest_checks.MOST_BYTES + 1), "bytes"),
-        (b"[" + b"{}," * manifest_checks.MOST_VALUES + b"{}]", "values"),
-        (b"[" * 200_000 + b"]" * 200_000, "nested"),
-        (b'{"schema": 1' + b"0" * 5000 + b"}", "it is not a t5prep manifest"),
-        (b'{"schema": 2, "a": ' + b'{"a":' * 900 + b"1" + b"}" * 901, "not a whole manifest"),
+        (b" " * (manifest_checks.MOST_BYTES + 1), ("dataset.invalid-manifest", "bytes")),
+        (b"[" + b"{}," * manifest_checks.MOST_VALUES + b"{}]", ("dataset.invalid-manifest", "values")),
+        (b"[" * 200_000 + b"]" * 200_000, ("dataset.invalid-manifest", "nested")),
+        (b'{"schema": 1' + b"0" * 5000 + b"}", ("dataset.invalid-manifest", "it")),
+        (b'{"schema": 2, "a": ' + b'{"a":' * 900 + b"1" + b"}" * 901, ("dataset.invalid-manifest",)),
     ],
 )
-def test_a_text_that_would_take_memory_is_refused_before_it_is_parsed(text: bytes, says: str) -> None:
-    with bounded(), pytest.raises(DatasetError, match=says):
+def test_a_text_that_would_take_memory_is_refused_before_it_is_parsed(text: bytes, says: tuple[str, ...]) -> None:
+    with bounded(), raises(DatasetError, *says):
         manifest.loads(text, location="it")

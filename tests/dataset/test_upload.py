@@ -289,14 +289,14 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
     name = "train.tfrecord-00001-of-00004"
     content = gcs.read(f"{bucket}/{name}")
     for spoiled, message in (
-        (content[:-1], "bytes, the manifest says"),
-        (content[:-1] + b"!", "SHA-256"),
-        (None, "not found"),
+        (content[:-1], ("dataset.altered",)),
+        (content[:-1] + b"!", ("dataset.altered",)),
+        (None, ("dataset.unreadable", "not found")),
     ):
         gcs.delete(f"{bucket}/{name}")
         if spoiled is not None:
             gcs.write(f"{bucket}/{name}", spoiled)
-        with pytest.raises(T5prepError, match=message):
+        with raises(T5prepError, *message):
             verify(bucket)
     gcs.delete(f"{bucket}/manifest.json")
     with raises(T5prepError, "dataset.missing-manifest", "manifest.json"):

@@ -1,6 +1,7 @@
 """Datasets for encoders: found by the tokenizer, class numbers as labels, and sentences for what cannot be."""
 
 import pytest
+from raised import raises
 
 from t5prep.dataset import inspect_records
 from t5prep.dataset.prepared import Dataset
@@ -78,11 +79,11 @@ def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ({"task": "translate_en_ro"}, "has no classes"),
-        ({"layout": "packed"}, "--layout packed"),
-        ({"keep_newlines": True}, "--keep-newlines"),
+        ({"task": "translate_en_ro"}, ("task.missing-classes",)),
+        ({"layout": "packed"}, ("option.inapplicable",)),
+        ({"keep_newlines": True}, ("option.inapplicable",)),
     ],
 )
 def test_what_no_classification_can_have_is_refused(source, bert, tmp_path, choices, said):
-    with pytest.raises(UsageError, match=said):
+    with raises(UsageError, *said):
         prepared(source, tmp_path / "out", tokenizer=bert, **{"task": "sst2", **choices})

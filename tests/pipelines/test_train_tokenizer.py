@@ -65,10 +65,16 @@ def test_options_of_training():
 
 
 @pytest.mark.parametrize(
-    ("size", "said"), [(100_000, "at most"), (10, "too small"), (1, "at least some"), (-5, "at least some")]
+    ("size", "said"),
+    [
+        (100_000, ("tokenizer.oversized-vocabulary",)),
+        (10, ("tokenizer.undersized-vocabulary",)),
+        (1, ("option.out-of-range",)),
+        (-5, ("option.out-of-range",)),
+    ],
 )
-def test_a_vocabulary_that_cannot_be_had(size: int, said: str):
-    with pytest.raises(UsageError, match=said):
+def test_a_vocabulary_that_cannot_be_had(size: int, said: tuple[str, ...]):
+    with raises(UsageError, *said):
         training.train(LINES, vocab_size=size)
 
 

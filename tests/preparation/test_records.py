@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inverses import restore, unpack
 from preparing import prepared, write_csv
+from raised import raises
 from spills import Row, columns_of, rows_of
 
 from t5prep._native import frame_records
@@ -347,15 +348,15 @@ def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
 @pytest.mark.parametrize(
     ("choices", "says"),
     [
-        ({"input_length": 1024}, "Ask for --target-length 229"),
-        ({"layout": "packed"}, "full already"),
-        ({"input_length": 4096}, "100 sentinels"),
-        ({"options": {"density": 2.0}}, "hides nothing"),
+        ({"input_length": 1024}, ("option.out-of-range", "229")),
+        ({"layout": "packed"}, ("option.inapplicable",)),
+        ({"input_length": 4096}, ("option.excess-spans", "100")),
+        ({"options": {"density": 2.0}}, ("option.out-of-range",)),
     ],
 )
 def test_documents_that_cannot_be_arranged(choices, says):
     wrong = settings("span_corruption", **choices)
-    with pytest.raises(UsageError, match=says):
+    with raises(UsageError, *says):
         task_settings.check(wrong, registry.get("span_corruption").choose(wrong.options))
 
 

@@ -82,17 +82,17 @@ def test_a_private_dataset_and_every_place_for_credentials(
 @pytest.mark.parametrize(
     ("token", "name", "says"),
     [
-        ("wrong", NAME, "does not know your credentials"),
-        ("", "no/such", "If the name is right, it is private"),
-        ("right", "no/such", "has no such dataset"),
+        ("wrong", NAME, ("kaggle.invalid-credentials",)),
+        ("", "no/such", ("kaggle.missing-credentials",)),
+        ("right", "no/such", ("kaggle.not-found",)),
     ],
 )
 def test_refusals_say_where_the_credential_goes(
-    token: str, name: str, says: str, internet: Internet, dataset: str, monkeypatch: pytest.MonkeyPatch
+    token: str, name: str, says: tuple[str, ...], internet: Internet, dataset: str, monkeypatch: pytest.MonkeyPatch
 ):
     if token:
         monkeypatch.setenv("KAGGLE_API_TOKEN", internet.kaggle.token if token == "right" else "KGAT_wrong")
-    with pytest.raises(SourceError, match=says):
+    with raises(SourceError, *says):
         resolve(f"kaggle:{name}")
 
 

@@ -195,26 +195,32 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("import dataclasses\n", "import sys\nsys.exit(0)\n", r"shout.py, line 5: SystemExit: 0"),
-        ('Columns(inputs=["words"], id="id")', '["words"]', r"columns is a list: write columns=Columns\(inputs="),
-        ('inputs=["words"]', 'inputs="words"', r"inputs of Columns is a list of names: write inputs=\['words'\]"),
-        ("Task(to_example,", 'Task("words",', r"to_example is a str"),
-        ('inputs=["words"]', "inputs=[3]", r"a column is 3, and not a name"),
-        ('inputs=["words"]', "inputs=None", r"inputs of Columns is a NoneType, and not a list"),
-        ('metrics=["rouge"]', 'metrics="rouge"', r"metrics is a str: write a list of names"),
-        ('metrics=["rouge"]', 'metrics=["rogue"]', r'there is no metric "rogue". Did you mean "?rouge"?'),
-        ("options=Options", "options=3", r"options is a int: name a frozen dataclass"),
-        ("options=Options", "corpus=None", r"corpus is a NoneType: write corpus=Corpus"),
-        ("options=Options", "template=3", r"template is a int: name a function of options"),
-        ("options=Options", "classes=3", r"classes is a int: write a list of words"),
-        ("target_length=16", "target_length=0", r"target_length is a int: write a whole number from 1 on"),
+        (
+            "import dataclasses\n",
+            "import sys\nsys.exit(0)\n",
+            ("task.import-failure", "shout.py, line 5", "SystemExit: 0"),
+        ),
+        ('Columns(inputs=["words"], id="id")', '["words"]', ("task.import-failure",)),
+        ('inputs=["words"]', 'inputs="words"', ("task.import-failure",)),
+        ("Task(to_example,", 'Task("words",', ("task.import-failure",)),
+        ('inputs=["words"]', "inputs=[3]", ("task.import-failure",)),
+        ('inputs=["words"]', "inputs=None", ("task.import-failure",)),
+        ('metrics=["rouge"]', 'metrics="rouge"', ("task.import-failure",)),
+        ('metrics=["rouge"]', 'metrics=["rogue"]', ("task.import-failure", "rogue")),
+        ("options=Options", "options=3", ("task.import-failure",)),
+        ("options=Options", "corpus=None", ("task.import-failure",)),
+        ("options=Options", "template=3", ("task.import-failure",)),
+        ("options=Options", "classes=3", ("task.import-failure",)),
+        ("target_length=16", "target_length=0", ("task.import-failure",)),
     ],
 )
-def test_a_file_that_ends_the_program_or_gives_something_else(task: Path, old: str, new: str, said: str) -> None:
+def test_a_file_that_ends_the_program_or_gives_something_else(
+    task: Path, old: str, new: str, said: tuple[str, ...]
+) -> None:
     """A file that called sys.exit(0) ended the command with exit code 0, and no dataset."""
     assert old in TASK
     task.write_text(TASK.replace(old, new))
-    with pytest.raises(TaskError, match=said):
+    with raises(TaskError, *said):
         registry.get(str(task))
 
 

@@ -137,29 +137,33 @@ def test_a_sentencepiece_model_that_makes_a_page_of_a_character_is_one_sentence(
 @pytest.mark.parametrize(
     ("part", "value", "says"),
     [
-        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "fails in the tokenizers library"),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, ("tokenizer.damaged",)),
         (
             "normalizer",
             {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"},
-            "fails in the tokenizers library",
+            ("tokenizer.damaged",),
         ),
-        ("pre_tokenizer", {"type": "FixedLength", "length": 0}, "fails in the tokenizers library"),
-        ("model", WORDS_WITHOUT_UNKNOWN, "library .*Missing"),
-        ("dropout", 0.5, "dropout gives a text other ids each time"),
-        ("ids", [3] * 1000, "it puts 1,00. tokens around a text"),
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}, ("tokenizer.damaged",)),
+        ("model", WORDS_WITHOUT_UNKNOWN, ("tokenizer.damaged", "WordPiece error: Missing")),
+        ("dropout", 0.5, ("tokenizer.damaged",)),
+        ("ids", [3] * 1000, ("tokenizer.damaged",)),
         # Of one character, 2^40.
         (
             "normalizer",
             {"type": "Sequence", "normalizers": [DOUBLE] * 40},
-            "makes texts more than 10,000 times as long",
+            ("tokenizer.damaged",),
         ),
-        ("decoder", {"type": "Sequence", "decoders": [DOUBLE] * 40}, "makes texts more than 10,000 times as long"),
-        ("normalizer", {"type": "Prepend", "prepend": "a" * 20_000}, "makes texts more than 10,000 times as long"),
-        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 2000}, "has 2,000 steps"),
+        ("decoder", {"type": "Sequence", "decoders": [DOUBLE] * 40}, ("tokenizer.damaged",)),
+        ("normalizer", {"type": "Prepend", "prepend": "a" * 20_000}, ("tokenizer.damaged",)),
+        (
+            "normalizer",
+            {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 2000},
+            ("tokenizer.damaged", "has 2,000 steps"),
+        ),
         (
             "normalizer",
             {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(LONG_MAP).decode()},
-            "makes 5,000 bytes of one character",
+            ("tokenizer.damaged",),
         ),
     ],
 )
@@ -172,7 +176,7 @@ def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, capfd, part, value, 
     )
     changed[part] = value
     (tmp_path / "it" / "tokenizer.json").write_text(json.dumps(document))
-    with pytest.raises(TokenizerError, match=says):
+    with raises(TokenizerError, *says):
         loading.load(str(tmp_path / "it")).encode_block(["a" * 5000 + "!"])
     assert "panicked" not in capfd.readouterr().err
 

@@ -136,28 +136,31 @@ def test_what_we_write_is_what_we_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda document: document["model"].update(type="BPE"), "its model is BPE"),
-        (lambda document: document["model"].update(type="WordPiece"), "its model is WordPiece"),
-        (lambda document: document["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
+        (lambda document: document["model"].update(type="BPE"), ("tokenizer.unsupported-json",)),
+        (lambda document: document["model"].update(type="WordPiece"), ("tokenizer.unsupported-json",)),
+        (
+            lambda document: document["normalizer"]["normalizers"].append({"type": "Lowercase"}),
+            ("tokenizer.unsupported-json", "normalizer Lowercase"),
+        ),
         (
             lambda document: document["pre_tokenizer"]["pretokenizers"].append({"type": "ByteLevel"}),
-            "ByteLevel is not known",
+            ("tokenizer.unsupported-json",),
         ),
-        (lambda document: document["pre_tokenizer"]["pretokenizers"].pop(0), "does not write spaces as ▁"),
+        (lambda document: document["pre_tokenizer"]["pretokenizers"].pop(0), ("tokenizer.unsupported-json",)),
         (
             lambda document: document["model"]["vocab"].append(["a-b", -9.0]),
-            "splits at punctuation, and its piece 'a-b' goes",
+            ("tokenizer.unsupported-json",),
         ),
-        (lambda document: document["model"].update(unk_id=None), "no unknown token"),
-        (lambda document: document["model"].pop("vocab"), "T5's tokenizers are Unigram"),
-        (lambda document: document["model"].update(vocab=[["a"]]), "is damaged"),
-        (lambda document: document.pop("model"), "is damaged"),
+        (lambda document: document["model"].update(unk_id=None), ("tokenizer.unsupported-json", "no unknown token")),
+        (lambda document: document["model"].pop("vocab"), ("tokenizer.unsupported-json",)),
+        (lambda document: document["model"].update(vocab=[["a"]]), ("tokenizer.damaged",)),
+        (lambda document: document.pop("model"), ("tokenizer.damaged",)),
     ],
 )
-def test_what_sentencepiece_does_otherwise_is_refused(change: Any, why: str) -> None:
+def test_what_sentencepiece_does_otherwise_is_refused(change: Any, why: tuple[str, ...]) -> None:
     document = trained()
     change(document)
-    with pytest.raises(TokenizerError, match=why) as raised:
+    with raises(TokenizerError, *why) as raised:
         convert(document)
     assert str(raised.value).startswith("it: tokenizer.json")
 

@@ -233,28 +233,38 @@ def test_padding_and_truncation_of_a_file_change_no_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "changes", "config", "why"),
     [
-        ("bert", {}, {"do_lower_case": False}, '"lowercase": true, and transformers takes "do_lower_case": false'),
-        ("bert", {}, {"strip_accents": True}, '"strip_accents": null, and transformers takes "strip_accents": true'),
-        ("bert", {"normalizer": {"type": "Lowercase"}}, {}, r"by steps \(Lowercase\) that transformers 5 replaces"),
+        (
+            "bert",
+            {},
+            {"do_lower_case": False},
+            ("tokenizer.config-conflict", "lowercase", "true", "do_lower_case", "false"),
+        ),
+        ("bert", {}, {"strip_accents": True}, ("tokenizer.config-conflict", "strip_accents", "null", "true")),
+        ("bert", {"normalizer": {"type": "Lowercase"}}, {}, ("tokenizer.unsupported-class", "by steps (Lowercase")),
         (
             "bert",
             {},
             {"add_bos_token": False, "bos_token": "[CLS]"},
-            '"add_bos_token": false, and .* puts a token before',
+            ("tokenizer.config-conflict", "add_bos_token", "false", "puts", "a token before"),
         ),
-        ("roberta", {}, {"add_prefix_space": True}, '"add_prefix_space": false, and transformers takes true'),
-        ("codet5", {}, {"add_bos_token": False}, '"add_bos_token": false, and .* puts a token before'),
+        ("roberta", {}, {"add_prefix_space": True}, ("tokenizer.config-conflict", "false", "true")),
+        (
+            "codet5",
+            {},
+            {"add_bos_token": False},
+            ("tokenizer.config-conflict", "add_bos_token", "false", "puts", "a token before"),
+        ),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(
-    tmp_path: Path, make: str, changes: dict[str, Any], config: dict[str, Any], why: str
+    tmp_path: Path, make: str, changes: dict[str, Any], config: dict[str, Any], why: tuple[str, ...]
 ) -> None:
     folder = getattr(encoders, make)(tmp_path / "model")
     write_json(folder, "tokenizer.json", {**json.loads(loading.load(str(folder)).model), **changes})
     if not changes:
         loading.load(str(folder))
     change_json(folder / "tokenizer_config.json", **config)
-    with pytest.raises(TokenizerError, match=why):
+    with raises(TokenizerError, *why):
         loading.load(str(folder))
 
 

@@ -199,28 +199,43 @@ def test_inputs_that_are_too_long_are_a_sentence():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
-        ({"model_type": "albert", "num_hidden_groups": 2}, "num_hidden_groups 2"),
-        ({"hidden_act": "silu"}, 'hidden_act "silu"'),
-        ({"num_hidden_layers": -1}, "num_layers is -1"),
-        ({"num_attention_heads": 5}, "not the configuration"),
-        ({"model_type": "gpt2"}, 'of type "gpt2"'),
-        ({"id2label": {"a": "b"}}, "not the configuration"),
-        ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias True"),
-        ({"model_type": "modernbert", "hidden_activation": "tanh"}, 'hidden_activation "tanh"'),
-        ({"model_type": "modernbert", "classifier_pooling": "max"}, 'classifier_pooling "max"'),
-        ({"model_type": "modernbert", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
+        (
+            {"position_embedding_type": "relative_key"},
+            ("model.unsupported-config", "position_embedding_type", "relative_key"),
+        ),
+        ({"model_type": "albert", "num_hidden_groups": 2}, ("model.unsupported-config", "num_hidden_groups", "2")),
+        ({"hidden_act": "silu"}, ("model.unsupported-config", "hidden_act", "silu")),
+        ({"num_hidden_layers": -1}, ("model.invalid-config", "num_layers", "-1")),
+        ({"num_attention_heads": 5}, ("model.invalid-config",)),
+        ({"model_type": "gpt2"}, ("model.unknown-type", "gpt2")),
+        ({"id2label": {"a": "b"}}, ("model.invalid-config",)),
+        ({"model_type": "modernbert", "mlp_bias": True}, ("model.unsupported-config", "mlp_bias", "True")),
+        (
+            {"model_type": "modernbert", "hidden_activation": "tanh"},
+            ("model.unsupported-config", "hidden_activation", "tanh"),
+        ),
+        (
+            {"model_type": "modernbert", "classifier_pooling": "max"},
+            ("model.unsupported-config", "classifier_pooling", "max"),
+        ),
+        (
+            {"model_type": "modernbert", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+            ("model.unsupported-config", "rope_type", "yarn"),
+        ),
         (
             {"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "linear"}}},
-            "rope_type 'linear'",
+            ("model.unsupported-config", "rope_type", "linear"),
         ),
-        ({"model_type": "modernbert", "layer_types": ["sliding_attention"] * 3}, "layer_types are sliding_attention"),
-        ({"model_type": "modernbert", "global_rope_theta": -1.0}, "not the configuration"),
-        ({"model_type": "modernbert", "local_attention": 0}, "window is 0"),
+        (
+            {"model_type": "modernbert", "layer_types": ["sliding_attention"] * 3},
+            ("model.unsupported-config", "sliding_attention"),
+        ),
+        ({"model_type": "modernbert", "global_rope_theta": -1.0}, ("model.invalid-config",)),
+        ({"model_type": "modernbert", "local_attention": 0}, ("model.invalid-config", "window", "0")),
     ],
 )
 def test_what_is_no_encoder_is_a_sentence(changed, said):
-    with pytest.raises(UsageError, match=said):
+    with raises(UsageError, *said):
         read_config(json.dumps({**TYPES["bert"], **changed}).encode(), location="config.json")
 
 

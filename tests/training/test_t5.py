@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from raised import raises
 from torch_t5 import FAMILIES, draw, draw_batch
 
 from t5prep.errors import UsageError
@@ -238,14 +239,17 @@ def test_label_smoothing_and_z_loss_are_their_formulas():
 @pytest.mark.parametrize(
     ("config", "word"),
     [
-        ({"model_type": "bert"}, "bert"),
-        ({"model_type": "longt5"}, "longt5"),
-        ({"model_type": "t5", "feed_forward_proj": "gated-relu"}, "gated-relu"),
-        ({}, "None"),
+        ({"model_type": ("model.unknown-type", "bert")}, ("model.unknown-type", "bert")),
+        ({"model_type": ("model.unknown-type", "longt5")}, ("model.unknown-type", "longt5")),
+        (
+            {"model_type": "t5", "feed_forward_proj": ("model.unsupported-config", "gated-relu")},
+            ("model.unsupported-config", "gated-relu"),
+        ),
+        ({}, ("model.unknown-type", "None")),
     ],
 )
 def test_another_architecture_is_refused(config, word):
-    with pytest.raises(UsageError, match=word):
+    with raises(UsageError, *word):
         ModelConfig.from_json(config)
 
 

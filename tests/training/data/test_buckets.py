@@ -101,17 +101,17 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
 
 
 REFUSED = [
-    ({"buckets": [(8, 2)]}, {}, r"\d+ records fit into no bucket: the longest input has 16 tokens"),
-    ({"buckets": [(32, 4)]}, {}, "buckets go up to 32x4, and the rows of .* have 16x4"),
-    ({"buckets": BUCKETS}, {"every": 0}, "has no index"),
-    ({"buckets": BUCKETS}, {"layout": "packed"}, "rows are packed"),
+    ({"buckets": [(8, 2)]}, {}, ("setting.missing-bucket", "16")),
+    ({"buckets": [(32, 4)]}, {}, ("setting.oversized-bucket", "32", "4", "16")),
+    ({"buckets": BUCKETS}, {"every": 0}, ("dataset.missing-index",)),
+    ({"buckets": BUCKETS}, {"layout": "packed"}, ("setting.inapplicable",)),
 ]
 
 
 @pytest.mark.parametrize(("options", "how", "message"), REFUSED, ids=[row[2] for row in REFUSED])
 def test_what_cannot_be_parted_is_refused(tmp_path, options, how, message):
     write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | how))
-    with pytest.raises(T5prepError, match=message):
+    with raises(T5prepError, *message):
         train_batches(str(tmp_path), global_batch=2, seed=0, **options)
 
 

@@ -86,16 +86,20 @@ def edited(**changes):
 
 
 REFUSED = [
-    (lambda out: (out / "manifest.json").unlink(), {}, "has no manifest.json"),
-    (edited(rejected={"empty text": 1}), {}, "was altered"),
-    (edited(schema=3), {}, "reads schema 2"),
-    (lambda out: None, {"tokenizer": "0" * 64}, "another tokenizer"),
-    (lambda out: (out / "train.tfrecord-00001-of-00002").unlink(), {}, "00001-of-00002 is missing"),
-    (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, "is 4 bytes, the manifest says"),
-    (lambda out: None, {"split": "trian"}, 'Did you mean "train"'),
-    (lambda out: None, {"split": "empty"}, "holds no records"),
-    (lambda out: None, {"hosts": 3}, "cannot be dealt to 3 hosts"),
-    (lambda out: None, {"rates": [0]}, "one positive rate"),
+    (lambda out: (out / "manifest.json").unlink(), {}, ("dataset.missing-manifest", "manifest.json")),
+    (edited(rejected={"empty text": 1}), {}, ("dataset.altered",)),
+    (edited(schema=3), {}, ("dataset.unsupported-schema", "2")),
+    (lambda out: None, {"tokenizer": "0" * 64}, ("dataset.tokenizer-mismatch",)),
+    (
+        lambda out: (out / "train.tfrecord-00001-of-00002").unlink(),
+        {},
+        ("dataset.altered", "00001-of-00002", "missing"),
+    ),
+    (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, ("dataset.altered", "4 bytes")),
+    (lambda out: None, {"split": "trian"}, ("split.unknown",)),
+    (lambda out: None, {"split": "empty"}, ("dataset.empty-split",)),
+    (lambda out: None, {"hosts": 3}, ("device.indivisible-batch",)),
+    (lambda out: None, {"rates": [0]}, ("setting.invalid-rates",)),
 ]
 
 
@@ -104,7 +108,7 @@ def test_what_cannot_be_trained_on_is_refused_before_a_step(tmp_path, spoil, opt
     write(tmp_path, {"train": [4, 4], "empty": [0]})
     opening.open_split(Dataset(str(tmp_path)), "train", tokenizer=SHA)
     spoil(tmp_path)
-    with pytest.raises(T5prepError, match=message):
+    with raises(T5prepError, *message):
         train_batches(str(tmp_path), **({"global_batch": 8, "seed": 0} | options))
 
 

@@ -72,36 +72,44 @@ def with_entry(path: Path, **entry: Any) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (lambda folder: (folder / ".zarray").unlink(), "the array target.* is missing"),
-        (lambda folder: (folder / ".zarray").write_text("{"), "zarray is damaged"),
-        (lambda folder: (folder / "0.0").unlink(), r"the array target.* lacks 0\.0"),
-        (lambda folder: (folder / "0.0").write_bytes(b"\x1f\x8b"), r"0\.0 is damaged"),
-        (lambda folder: (folder / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is larger"),
-        (lambda folder: another(folder / ".zarray", os.mkfifo), "it is a pipe or a device"),
+        (lambda folder: (folder / ".zarray").unlink(), ("weights.missing-file",)),
+        (lambda folder: (folder / ".zarray").write_text("{"), ("weights.damaged", "zarray is damaged")),
+        (lambda folder: (folder / "0.0").unlink(), ("weights.missing-file",)),
+        (lambda folder: (folder / "0.0").write_bytes(b"\x1f\x8b"), ("weights.damaged", "0.0 is damaged")),
+        (
+            lambda folder: (folder / "0.0").write_bytes(gzip.compress(bytes(1 << 24))),
+            ("weights.damaged", "0.0 is larger"),
+        ),
+        (lambda folder: another(folder / ".zarray", os.mkfifo), ("model.unreadable",)),
         (
             lambda folder: another(folder / ".zarray", lambda path: path.symlink_to("/dev/zero")),
-            "it is a pipe or a device",
+            ("model.unreadable",),
         ),
-        (lambda folder: os.truncate(folder / ".zarray", 1 << 40), "zarray is larger than what it can hold"),
-        (lambda folder: another(folder / "0.0", os.mkfifo), r"0\.0 is damaged"),
-        (lambda folder: another(folder / "0.0", lambda path: path.symlink_to("/dev/zero")), r"0\.0 is damaged"),
-        (lambda folder: os.truncate(folder / "0.0", 1 << 40), r"0\.0 is larger than what it can hold"),
+        (lambda folder: os.truncate(folder / ".zarray", 1 << 40), ("weights.damaged",)),
+        (lambda folder: another(folder / "0.0", os.mkfifo), ("weights.damaged", "0.0 is damaged")),
+        (
+            lambda folder: another(folder / "0.0", lambda path: path.symlink_to("/dev/zero")),
+            ("weights.damaged", "0.0 is damaged"),
+        ),
+        (lambda folder: os.truncate(folder / "0.0", 1 << 40), ("weights.damaged",)),
         (
             lambda folder: with_entry(folder / ".zarray", dimension_separator="/../../other"),
-            "separates the numbers of its chunks by '/../../other'",
+            ("weights.unsupported-format",),
         ),
-        (lambda folder: with_entry(folder / ".zarray", chunks=[1 << 50, 8]), "has chunks that are larger than itself"),
+        (lambda folder: with_entry(folder / ".zarray", chunks=[1 << 50, 8]), ("weights.damaged",)),
         (
             lambda folder: with_entry(folder / ".zarray", dtype="int32"),
-            "it has a tensor of int32, and weights are float64",
+            ("weights.unsupported-dtype",),
         ),
     ],
 )
-def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
+def test_a_damaged_checkpoint_of_t5x_is_one_sentence(
+    tmp_path: Path, harm: Callable[[Path], object], said: tuple[str, ...]
+) -> None:
     tensors = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
     model_formats.write_t5x(tmp_path, tensors, kind="zarr")
     harm(tmp_path / "target.encoder.layers_0.mlp.wo.kernel")
-    with pytest.raises(UsageError, match=said) as raised:
+    with raises(UsageError, *said) as raised:
         np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
     assert str(tmp_path) in str(raised.value)
 

@@ -145,20 +145,20 @@ def test_the_command_line_lists_the_values_of_a_recipe() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a = " + "[" * 60_000, "is not TOML"),
-        ("a" + ".a" * 60_000 + " = 1", "no list of settings"),  # 5 GB in tomllib
-        ("".join(f"k{number}.a = 1\n" for number in range(20_000)), "no list of settings"),
-        ("steps = " + "9" * 5_000, "is not TOML"),
-        (None, "cannot be read"),  # a device that has no end
+        ("a = " + "[" * 60_000, ("recipe.invalid-toml",)),
+        ("a" + ".a" * 60_000 + " = 1", ("recipe.oversized",)),  # 5 GB in tomllib
+        ("".join(f"k{number}.a = 1\n" for number in range(20_000)), ("recipe.oversized",)),
+        ("steps = " + "9" * 5_000, ("recipe.invalid-toml",)),
+        (None, ("recipe.unreadable",)),  # a device that has no end
     ],
 )
-def test_a_recipe_that_costs_memory_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
+def test_a_recipe_that_costs_memory_is_refused(content: str | None, message: tuple[str, ...], tmp_path: Path) -> None:
     recipe = tmp_path / "bomb.toml"
     if content is None:
         recipe.symlink_to("/dev/zero")
     else:
         recipe.write_text(content)
-    with pytest.raises(UsageError, match=message):
+    with raises(UsageError, *message):
         configs.read_recipe(str(recipe))
 
 
@@ -228,25 +228,25 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
 @pytest.mark.parametrize(
     ("values", "splits", "change", "said"),
     [
-        ({"patience": 3}, ["train"], {}, 'patience is 3, and does nothing: the data has no split "validation"'),
-        ({"generate": True}, ["train"], {}, "generate is True"),
-        ({"metric": "loss"}, ["train"], {}, "metric is loss"),
-        ({"eval_rows": 9}, ["train"], {}, "eval_rows is 9"),
+        ({"patience": 3}, ["train"], {}, ("setting.inapplicable", "patience", "3", "validation")),
+        ({"generate": True}, ["train"], {}, ("setting.inapplicable", "generate", "True")),
+        ({"metric": "loss"}, ["train"], {}, ("setting.inapplicable", "metric", "loss")),
+        ({"eval_rows": 9}, ["train"], {}, ("setting.inapplicable", "eval_rows", "9")),
         (
             {"eval_split": "validatoin"},
             ["train", "validation"],
             {},
-            "no such split .it has train, validation.. Did you mean",
+            ("split.unknown",),
         ),
         ({"eval_split": "train"}, ["train"], {}, ""),
-        ({"generate": True}, ["train", "validation"], {"layout": "packed"}, "packed"),
-        ({"generate": True}, ["train", "validation"], {"target_length": 2}, "one token"),
+        ({"generate": True}, ["train", "validation"], {"layout": ("setting.inapplicable",)}, ("setting.inapplicable",)),
+        ({"generate": True}, ["train", "validation"], {"target_length": 2}, ("setting.inapplicable",)),
         ({"generate": True}, ["train", "validation"], {}, ""),
         ({"eval_every": 5}, ["train"], {}, ""),
     ],
 )
 def test_settings_that_do_nothing_with_the_data_are_refused(
-    tmp_path, values: dict, splits: list, change: dict, said: str
+    tmp_path, values: dict, splits: list, change: dict, said: tuple[str, ...]
 ) -> None:
     manifest = toy_dataset.write(tmp_path, {split: [4] for split in splits})
     manifest = dataclasses.replace(manifest, settings=dataclasses.replace(manifest.settings, **change))
@@ -254,7 +254,7 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
     if not said:
         checks.check_data(config, [manifest])
         return
-    with pytest.raises(UsageError, match=said):
+    with raises(UsageError, *said):
         checks.check_data(config, [manifest])
 
 
@@ -297,5 +297,5 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
     if not said:
         checks.check_data(config, [manifest])
         return
-    with pytest.raises(UsageError, match=said):
+    with raises(UsageError, *said):
         checks.check_data(config, [manifest])
