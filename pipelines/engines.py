@@ -294,13 +294,13 @@ def ignore_closed_connections() -> None:
 
 
 _STEP_SUFFIX = re.compile(r" \[while running '[^']*'\]")
-# Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
+# Distributed runners pass on an exception as the text of its traceback. Some of them escape the newlines as "\n".
 # After the message come the step that Beam adds, and on a line of its own the code.
 _OURS = re.compile(
     r"t5prep\.errors\.(\w+Error): (.+?)(?: \[while running '[^']*'\])?(?:\\n|\n)\[([a-z]+\.[a-z0-9-]+)\]"
 )
-# numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
-# The last two are of threads that cannot be started.
+# numpy's and Arrow's messages name the allocated size. Beam replaces exception types that it cannot construct, so the
+# text is searched. The last two alternatives are messages of threads that cannot be started.
 _MEMORY = re.compile(
     r"MemoryError|Unable to allocate|bad_alloc|Resource temporarily unavailable|can't start new thread"
 )

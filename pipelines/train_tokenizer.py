@@ -176,7 +176,7 @@ def draw(
         )
     if settings.lines < 1:
         raise UsageError(f"--lines {settings.lines}: at least one line is needed", code="option.out-of-range")
-    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's own bounds
+    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's bounds
         raise UsageError(
             f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1",
             code="option.out-of-range",

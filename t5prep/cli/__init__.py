@@ -149,7 +149,7 @@ class _Commands(click.Group):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             raise _failing.add_code(error) from error
-        except KeyboardInterrupt:  # of which click says "Aborted!"
+        except KeyboardInterrupt:  # click would print "Aborted!"
             raise _terminal.stopped(None) from None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -166,7 +166,7 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             raise _with_json(_terminal.stopped(ctx.invoked_subcommand), ctx) from None
         except Exception as error:
-            if signals.received():  # a library made another error of the KeyboardInterrupt
+            if signals.received():  # a library has converted the KeyboardInterrupt to another exception
                 raise _with_json(_terminal.stopped(ctx.invoked_subcommand), ctx) from None
             if (message := _failing.sentence(error)) is None:
                 raise

@@ -85,7 +85,7 @@ class _TaskCommand(_options.SectionCommand):
             except click.UsageError:
                 values = {}  # `super().parse_args` raises it again
             words = values.get("beam_options")
-            if isinstance(words, list | tuple) and words:  # click 8.3 has an object of its own for none
+            if isinstance(words, list | tuple) and words:  # for no words, click 8.3 has a sentinel object
                 raise CodedUsageError(
                     f'"{words[0]}" belongs to no option. Several files are a glob in quotes, as in --source "*.csv"; options of '
                     "Beam go after --",

@@ -542,7 +542,7 @@ def load(data: str | Path) -> Manifest:
         ) from None
     except OSError as error:
         raise DatasetError(f"{manifest_path} cannot be read ({error.strerror}).", code="dataset.unreadable") from error
-    except ValueError:  # of the system's call
+    except ValueError:  # from `open`, for a NUL character
         raise DatasetError(
             f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.", code="dataset.invalid-name"
         ) from None

@@ -108,7 +108,7 @@ def parse(name: str) -> Tpu:
             f'There is no TPU "{name}": {kind} is rented in even numbers of cores, like {kind}-8.',
             code="device.invalid-size",
         )
-    if chip.topology.count("x") == 1 and number & (number - 1):  # a slice of a plane; others may have 3 x 4 x 4 chips
+    if chip.topology.count("x") == 1 and number & (number - 1):  # 2D slices only: 3D slices may have 3 x 4 x 4 chips
         raise UsageError(
             f'There is no TPU "{name}": {kind} is rented in powers of two, like {kind}-8.', code="device.invalid-size"
         )

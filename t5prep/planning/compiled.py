@@ -168,7 +168,7 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
         raise T5prepError(
             f"The step does not compile for {chip.name}: {_first(error)}.", code="step.compilation-failure"
         )
-    if "argument_bytes" not in answer:  # it was asked for the temporaries alone
+    if "argument_bytes" not in answer:  # the request was for memory alone (`planned_memory`)
         return Compiled(fits=True, hbm_bytes=answer["temp_bytes"], **answer)
     peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
     return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)

@@ -154,7 +154,7 @@ def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | No
         raise SourceError(
             f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?", code="hub.invalid-response"
         )
-    if info.gated:  # everyone may list the files: check now, not in a worker, whether this user may read them
+    if info.gated:  # everyone may list the files, but this user may not read them
         _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
     facts = info.card_data.to_dict() if info.card_data else {}  # type: ignore[no-untyped-call]
     return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)

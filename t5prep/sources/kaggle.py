@@ -113,7 +113,7 @@ def _client() -> Iterator["DatasetApiClient"]:
 
         try:
             client = build_kaggle_client()
-        except (ValueError, OSError) as error:  # its message names the file, never its content
+        except (ValueError, OSError) as error:  # its message has the name of the file, never its content
             raise SourceError(f"{error}. {_TOKEN_ADVICE}", code="kaggle.invalid-credentials") from None
         with client:
             yield client.datasets.dataset_api_client

@@ -44,7 +44,7 @@ def resolve(location: SourceLocation, *, include: Sequence[str], ignore_card: bo
                 [dataclasses.replace(file, split=splits[name]) for file in expanded_files] if config else expanded_files
             )
             offered += names
-    except (OSError, RuntimeError) as error:  # a name that is too long, `~nobody`
+    except (OSError, RuntimeError) as error:  # a name that is too long, or an unknown `~user`
         raise SourceError(
             f"{location.uri} cannot be read ({getattr(error, 'strerror', '') or error}).", code="source.unreadable"
         ) from error

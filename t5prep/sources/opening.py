@@ -225,7 +225,7 @@ class _Bounded(io.RawIOBase):
         except _DAMAGE as error:
             raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.", code="file.damaged") from error
         except OSError as error:
-            if error.errno is None:  # bz2 says so what is wrong with the bytes
+            if error.errno is None:  # bz2 reports damaged bytes so
                 raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.", code="file.damaged") from error
             raise SourceError(f"{self._name} cannot be read ({error.strerror}).", code="source.unreadable") from error
         self._count += len(data)

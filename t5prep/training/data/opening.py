@@ -32,7 +32,7 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
             f'The split "{split}" of {folder} holds no records. Name another, or prepare more rows.',
             code="dataset.empty-split",
         )
-    _ = dataset.index  # raises
+    _ = dataset.index  # reads the index, and raises DatasetError if it is missing or damaged
     return opened
 
 

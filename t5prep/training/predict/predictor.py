@@ -113,7 +113,8 @@ class Predictor:
                 "--long split joins one answer of each part: leave --answers out, or use --long cut.",
                 code="option.conflict",
             )
-        # Answers about as long as their inputs (restored or translated texts) need room to become longer.
+        # A part of a split text is at most this long. If answers may be half as long as inputs or longer (restored or translated
+        # texts), parts are shorter, so that an answer may have a third more tokens than its part.
         self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
         self.rows = options.batch
         self._device = Device(

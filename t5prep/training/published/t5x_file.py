@@ -182,7 +182,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         raise UnreadableError(
             f"the array {name} is of a kind that T5X does not write ({kind})", code="weights.unsupported-format"
         )
-    # A chunk is unpacked whole: one larger than its array would take memory that the shape does not tell.
+    # A chunk is unpacked as a whole, so a chunk larger than its array would take more memory than the shape suggests.
     if any(chunk_length > max(length, 1) for chunk_length, length in zip(chunk, shape, strict=True)):
         raise UnreadableError(f"the array {name} has chunks that are larger than itself", code="weights.damaged")
 

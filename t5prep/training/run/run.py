@@ -146,7 +146,7 @@ def check_begin(out: str) -> None:
     file_names = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
     ours = (SETTINGS, SHAPE, *TOKENIZERS, *_COPIES, "programs", atomic_files.UNFINISHED)
     strange = [name for name in file_names if not name.startswith(ours)]
-    if strange:  # otherwise the files are the first ones of a run that was killed
+    if strange:  # other files may stay: a run that was killed before its first checkpoint wrote them
         raise OutputError(
             f"{out} holds something that is not a run ({strange[0]}). Choose another --out.", code="output.foreign-file"
         )
