@@ -69,26 +69,28 @@ def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
     """
     if name not in RUNNERS:
         raise UsageError(
-            f'--runner "{name}": it is one of {", ".join(RUNNERS)}.{did_you_mean(name, RUNNERS)}',
+            f'--runner does not accept "{name}".{did_you_mean(name, RUNNERS)} Choose one of: {", ".join(RUNNERS)}.',
             code="option.unknown-choice",
         )
     if name == "local" and arguments:
         raise UsageError(
-            f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.",
+            f"--runner local does not accept {arguments[0]}, because options after -- are for Beam's "
+            "runners. Use --workers, or choose another --runner.",
             code="option.inapplicable",
         )
     if name == "flink" and not shutil.which("java"):
         raise UsageError(
-            f"--runner flink needs Java, and there is none on PATH. Get it: {_JAVA}", code="install.missing-program"
+            f"--runner flink needs Java, which is not on PATH. Install it: {_JAVA}", code="install.missing-program"
         )
     if name == "dataflow" and not _installed("google.cloud.dataflow"):
         raise UsageError(
-            f"--runner dataflow needs the Dataflow client, which is not installed: {install_command('dataflow')}",
+            "--runner dataflow needs the Dataflow client, which is not installed. Install it: "
+            f"{install_command('dataflow')}",
             code="install.extra-missing",
         )
     if name == "dataflow" and not gcs.is_gs(out):
         raise UsageError(
-            f"--runner dataflow cannot write to {out}, which is on this machine. Give --out gs://BUCKET/NAME",
+            f"--runner dataflow cannot write to {out}, which is on this machine. Use --out gs://BUCKET/NAME",
             code="bucket.local-path",
         )
 
@@ -196,8 +198,8 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
     for name in ("project", "region", "temp_location"):
         if not getattr(cloud, name):
             raise UsageError(
-                f"--runner dataflow needs --{name}. Say it behind the other options: "
-                "-- --project=MINE --region=us-central1 --temp_location=gs://BUCKET/tmp",
+                f"--runner dataflow needs --{name}. Add it after the other options: -- --project=MINE "
+                "--region=us-central1 --temp_location=gs://BUCKET/tmp",
                 code="option.missing",
             )
     return Engine("dataflow", DataflowRunner(), options)
@@ -307,8 +309,8 @@ _MEMORY = re.compile(
 _LAST = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 _LONGEST = 400
 _NO_MEMORY = (
-    "this machine ran out of memory. Try again with fewer workers or a smaller budget: --workers 1 --memory 1GiB; what is "
-    "tokenized already is found again"
+    "This machine ran out of memory. Try again with fewer workers and less memory: --workers 1 --memory 1GiB "
+    "(the next run reuses what is tokenized already)"
 )
 
 
@@ -330,7 +332,9 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
             raise getattr(errors, match[1])(match[2], code=match[3]) from error
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             raise T5prepError(
-                _NO_MEMORY if engine == "local" else f"a worker of {engine} ran out of memory.",
+                _NO_MEMORY
+                if engine == "local"
+                else f"A worker of {engine} ran out of memory. Use workers with more memory.",
                 code="pipeline.out-of-memory",
             ) from error
         if engine == "local":

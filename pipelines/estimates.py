@@ -153,7 +153,8 @@ def parse_price(text: str) -> Price:
     match = _PRICE.fullmatch(text.strip())
     if not match:
         raise UsageError(
-            f'--price "{text}": it is the price of a vCPU-hour, and after a + that of a gigabyte shuffled: 0.07+0.011',
+            f'--price "{text}" is not a price. Write the price of a vCPU-hour, optionally with that of a '
+            "gigabyte shuffled: 0.07+0.011",
             code="option.malformed",
         )
     return Price(float(match[1]), float(match[2] or 0))
@@ -333,9 +334,10 @@ def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, 
     estimate = forecast(work, source=source)  # the small sample is too inexact for times and refusals
     if DOUBT * estimate.needed > free:
         raise OutputError(
-            f"no space for all of it: about {byte_sizes.text(sum(estimate.record_bytes.values()))} of records; {scratch_folder} needs "
-            f"{byte_sizes.text(estimate.needed)} while they are sorted, and {byte_sizes.text(free)} are free. Free some, choose "
-            "another --out, or prepare a part: --limit ROWS",
+            f"The disk is too small for about {byte_sizes.text(sum(estimate.record_bytes.values()))} of "
+            f"records: {scratch_folder} needs {byte_sizes.text(estimate.needed)} for sorting, but has "
+            f"{byte_sizes.text(free)} free. Free some space, choose another --out, or prepare a part: "
+            "--limit ROWS",
             code="output.no-space",
         )
     print(estimate.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)

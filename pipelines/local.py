@@ -251,8 +251,8 @@ class LocalProgress:
         self._bound()
         if self._found:
             print(
-                f"{self._found:,} of {self._blocks:,} blocks ({self._bytes_found / 1e6:,.1f} MB) equal what was tokenized "
-                "before, by this run or an earlier one; --fresh tokenizes them anew",
+                f"Reused the cached tokens of {self._found:,} of {self._blocks:,} blocks ({self._bytes_found / 1e6:,.1f} MB). "
+                "To tokenize them again, add --fresh.",
                 file=sys.stderr,
             )
 

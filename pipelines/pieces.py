@@ -142,4 +142,4 @@ def relocate(results: Iterable[Any], path: str) -> list[Any]:
 
 def explain_removal(path: str) -> str:
     """Return the error message for a missing or damaged file that the job still needs."""
-    return f"{path} was removed, changed or damaged since it was written. Start this with --fresh"
+    return f"{path} was removed, changed or damaged since it was written. Start the same command again with --fresh"

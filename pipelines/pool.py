@@ -149,14 +149,14 @@ class Window:
             except BrokenProcessPool:
                 if not self._pool.begun and _is_script():
                     raise T5prepError(
-                        "the worker processes end before they begin, because each of them imports this script anew. "
-                        'Call this under `if __name__ == "__main__":`, or with workers=0',
+                        "The worker processes end at once, because each of them imports this script again. Put the "
+                        'call under `if __name__ == "__main__":`, or use workers=0',
                         code="pipeline.unguarded-script",
                     ) from None
                 if deaths + 1 >= MOST_DEATHS:
                     raise T5prepError(
-                        f"a worker process died {MOST_DEATHS} times on the same work ({_in_words(element)}). "
-                        "If the machine ran out of memory, try fewer: --workers 1",
+                        f"A worker process died {MOST_DEATHS} times on the same work ({_in_words(element)}). If the "
+                        "machine ran out of memory, use fewer workers: --workers 1",
                         code="pipeline.dead-worker",
                     ) from None
                 self._pool.restart()

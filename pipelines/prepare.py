@@ -115,7 +115,7 @@ def _decide(request: PrepareRequest) -> _Decided:
     out = request.out
     if "\0" in out:
         raise UsageError(
-            f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.",
+            f"--out {out!r} contains a NUL character, which is not allowed in folder names. Choose another name.",
             code="output.invalid-name",
         )
     loaded, definition = loading.load(request.tokenizer), request.definition
@@ -123,7 +123,9 @@ def _decide(request: PrepareRequest) -> _Decided:
         definition, request.task, request.settings, source=request.source, tokenizer=loaded
     )
     if loaded.slow:
-        print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
+        print(
+            f"Tokenizing with SentencePiece itself, more slowly but to the same bytes: {loaded.slow}", file=sys.stderr
+        )
     if request.run.runner == "dataflow" and settings.dedup == "near":
         steps.refuse_local(settings.dedup_against)
     for uri in sources.uris_of(source.uri):
@@ -208,7 +210,7 @@ def _run(
         )
         if hits:
             print(
-                f"{hits:,} of {hits + misses:,} blocks and shards are those that an earlier run had made; --fresh makes them anew",
+                f"Reused {hits:,} of {hits + misses:,} blocks and shards from an earlier run. To make them again, add --fresh.",
                 file=sys.stderr,
             )
 
@@ -393,20 +395,21 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
     elif uris == ["-"]:
         if sys.stdin is None:
             raise UsageError(
-                "--source -: standard input is closed. Pipe the rows into it, or name a file.",
+                "--source - reads standard input, which is closed. Pipe rows into the command, or name a file.",
                 code="source.stdin-closed",
             )
         source_context = memory_source.piped(sys.stdin.buffer, name="stdin")
     elif "-" in uris:
         raise UsageError(
-            "--source -: standard input cannot be read beside other sources. Save it to a file first.",
+            "--source - (standard input) cannot be combined with other sources. Save standard input to a "
+            "file first, and name that file.",
             code="source.mixed-stdin",
         )
     elif uris != [""]:
         source_context = contextlib.nullcontext(sources.resolve_all(uris, include=task.files, ignore_card=has_splits))
     else:
         raise UsageError(
-            f"{task.name} has no source of its own. Say where the rows are: --source mine.csv", code="option.missing"
+            f"The task {task.name} has no source of its own. Name the source: --source mine.csv", code="option.missing"
         )
     with source_context as resolved:
         yield resolved
@@ -421,7 +424,8 @@ def _parted(definition: Definition, choices: Mapping[str, Any]) -> Iterator[dict
     for name in choices:
         if name not in all_fields:
             raise UsageError(
-                f"{definition.name} has no option {name}.{did_you_mean(name, all_fields)} It has {', '.join(all_fields)}.",
+                f"The task {definition.name} has no option {name}.{did_you_mean(name, all_fields)} Choose one "
+                f"of: {', '.join(all_fields)}.",
                 code="option.unknown",
             )
     for fields in (run, common, task_fields):

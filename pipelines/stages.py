@@ -146,15 +146,15 @@ def no_example(blocks: BlockTotals, words: Mapping[str, int], *, rejected_path: 
     of rejected rows.
     """
     if blocks.read == blocks.blank:
-        return f"the source has no rows{f' but {blocks.blank:,} blank ones' if blocks.blank else ''}."
+        return f"The source has no rows{f' except {blocks.blank:,} blank ones' if blocks.blank else ''}. Name another source."
     reasons = "; ".join(
         build_manifest.with_example(f"{reason} {number:,}", reason, words)
         for reason, number in sorted(blocks.reasons.items())
     )
     blanks = f", {blocks.blank:,} of them blank" if blocks.blank else ""
     return (
-        f"no example could be made: {blocks.read:,} rows read{blanks}, all rejected ({reasons}). "
-        f"Each row's reason is in {rejected_path}"
+        f"No example could be made: {blocks.read:,} rows were read{blanks}, and all were rejected ({reasons}). "
+        f"See the reason for each row in {rejected_path}"
     )
 
 

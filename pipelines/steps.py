@@ -155,8 +155,8 @@ class Staged:
             return registry.get_installed(self.job.settings.task)
         except UsageError as error:
             raise TaskError(
-                f"a worker has no task {self.job.settings.task}: the package that offers it is not installed there. Hand it over "
-                "behind the other options: -- --extra_package=PACKAGE.whl",
+                f"A worker has no task {self.job.settings.task}, because the package that offers the task is "
+                "not installed there. Add the package after the other options: -- --extra_package=PACKAGE.whl",
                 code="pipeline.missing-task",
             ) from error
 
@@ -226,8 +226,8 @@ def refuse_local(datasets: Sequence[str]) -> None:
     for data in datasets:
         if "://" not in data:
             raise UsageError(
-                f"--dedup-against {data}: Dataflow's workers cannot read this machine's disk. Upload it first: "
-                f"t5prep upload {data} gs://BUCKET/PREFIX",
+                f"--dedup-against {data} is on this machine's disk, which Dataflow's workers cannot read. "
+                f"Upload the dataset first: t5prep upload {data} gs://BUCKET/PREFIX",
                 code="bucket.local-path",
             )
 

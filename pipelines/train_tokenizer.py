@@ -133,7 +133,8 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
         model_or_error = answers.recv()
     except EOFError:
         raise T5prepError(
-            "the process that trains the tokenizer died. If the machine ran out of memory, train on fewer lines: --lines 100000",
+            "The process that trains the tokenizer died. If the machine ran out of memory, train on fewer "
+            "lines: --lines 100000",
             code="pipeline.dead-worker",
         ) from None
     finally:
@@ -171,14 +172,14 @@ def draw(
     columns = settings.columns
     if runner not in RUNNERS:
         raise UsageError(
-            f'--runner "{runner}": a tokenizer is trained on this machine. Leave it out, or: --runner local',
+            f'--runner "{runner}" cannot train a tokenizer. Remove --runner, or use --runner local',
             code="option.inapplicable",
         )
     if settings.lines < 1:
-        raise UsageError(f"--lines {settings.lines}: at least one line is needed", code="option.out-of-range")
+        raise UsageError(f"--lines {settings.lines} is too small. Use at least one line.", code="option.out-of-range")
     if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's bounds
         raise UsageError(
-            f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1",
+            f"--character-coverage {settings.character_coverage} is out of range. Use a value from 0.98 to 1.",
             code="option.out-of-range",
         )
     files = formats.with_card(settings.files, source)
@@ -208,12 +209,12 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
         return
     except OSError as error:
         raise OutputError(
-            f"{out} cannot be written ({error.strerror}). Choose another place: --out DIR", code="output.unwritable"
+            f"{out} cannot be written ({error.strerror}). Choose another folder: --out DIR", code="output.unwritable"
         ) from error
     strangers = [name for name in names if name not in (TRAINING, *huggingface_files.NAMES)]
     if strangers:
         raise OutputError(
-            f"{out} holds something else ({strangers[0]}). Choose another place: --out DIR", code="output.foreign-file"
+            f"{out} contains other files ({strangers[0]}). Choose another folder: --out DIR", code="output.foreign-file"
         )
     if not names:
         return
@@ -226,12 +227,13 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
             [name for name in record if existing_record.get(name) != record[name]] if existing_record else []
         )
         difference = (
-            f"trained with another {', '.join(changed_fields)}"
+            f"that was trained with a different {', '.join(changed_fields)}"
             if changed_fields
-            else "and nothing says how it was trained"
+            else "without a record of its training"
         )
         raise OutputError(
-            f"{out} holds a tokenizer, {difference}. Choose another place: --out DIR, or remove it.",
+            f"{out} already contains a tokenizer {difference}. Choose another folder with --out DIR, or "
+            "remove the tokenizer.",
             code="output.different-settings",
         )
 

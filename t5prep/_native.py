@@ -7,7 +7,8 @@ from t5prep.errors import NotBuiltError
 from t5prep.io.installation import install_command
 
 raise NotBuiltError(
-    "What t5prep has in C is not built here. Install a wheel of t5prep, or a C compiler (`apt install gcc`; on macOS "
-    f"`xcode-select --install`) and then: {install_command(options='--force-reinstall --no-deps')}",
+    "The C extension of t5prep is not built here. Install a wheel of t5prep. Or install a C "
+    "compiler (`apt install gcc`; on macOS `xcode-select --install`), and then run: "
+    f"{install_command(options='--force-reinstall --no-deps')}",
     code="install.missing-extension",
 )

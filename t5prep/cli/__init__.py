@@ -196,7 +196,9 @@ def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequenc
     for option, count in counts.items():
         if count > 1 and not (option.multiple or option.count or option.is_eager):
             name = max(option.opts, key=len)
-            raise CodedUsageError(f"{name} is given {count} times. Give it once.", context, code="option.repeated")
+            raise CodedUsageError(
+                f"{name} appears {count} times on the command line. Pass it once.", context, code="option.repeated"
+            )
     if (
         isinstance(command, click.Group)
         and subcommand_args

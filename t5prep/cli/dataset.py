@@ -138,7 +138,7 @@ def table_command(
             )
         if is_source_copy or (source_path.exists() and out_path.samefile(source_path)):
             raise UsageError(
-                f"{out} is the source of {data}, which the table would replace. Name another file.",
+                f"{out} is a source file of {data}, so the table must not overwrite it. Name another file.",
                 code="output.source-overwrite",
             )
     texts = t5prep.table(
@@ -270,7 +270,7 @@ def explore_command(
             on_progress=lambda rows: line.add(bytes=0, rows=rows),
         )
     server = Server(explorer, port=port, run=run)
-    _output.say(f"{data} is shown at {server.url}. Ctrl-C stops it.")
+    _output.say(f"Serving {data} at {server.url}. Press Ctrl-C to stop.")
     server.until_stopped()
 
 
@@ -358,7 +358,7 @@ def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwri
         click.echo(f"  removed       {len(summary.deleted)} shards that the manifest does not name")
     if summary.stale:
         _output.say(
-            f"  warning       {len(summary.stale)} shards there are not this dataset's ({summary.stale[0]}). "
+            f"  warning       {len(summary.stale)} shards there belong to another dataset ({summary.stale[0]}). "
             "Remove them: --delete-stale"
         )
     _output.print_next(f"verify {shlex.quote(summary.uri)}")

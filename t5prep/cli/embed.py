@@ -37,7 +37,7 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
 
     if data == "-" and sys.stdin is None:
         raise UsageError(
-            "Standard input is closed, so no rows can be read from it. Name a file of them.", code="source.stdin-closed"
+            "Standard input is closed, so no rows can be read. Name a file of rows.", code="source.stdin-closed"
         )
     with Progress("embedded") as progress:
 
@@ -53,8 +53,8 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.missing.items())
         _output.say(f"{sum(summary.missing.values()):,} of {summary.rows:,} rows have no text: {reasons}.")
     if summary.cut:
-        _output.say(f"{number_of(summary.cut, 'text')} longer than the length, cut. Allow more with --length.")
-    cached_note = f" ({summary.kept:,} kept from before)" if summary.kept else ""
+        _output.say(f"{number_of(summary.cut, 'text')} cut, longer than the maximum length. Raise it with --length.")
+    cached_note = f" ({summary.kept:,} reused from an earlier run)" if summary.kept else ""
     _output.say(
         f"{summary.out}: {number_of(summary.texts, 'text')}, {number_of(summary.tokens, 'token')}, "
         f"vectors of {summary.width:,} values, in {number_of(summary.files, 'file')}{cached_note}"

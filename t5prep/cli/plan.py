@@ -56,8 +56,8 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         if not TENSORFLOW_FITS:
             _model_options.need_tensorflow()
         raise errors.UsageError(
-            "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
-            f"Get both: {install_command('train', 'plan')}",
+            "t5prep plan compiles the trainer's own step, but the trainer is not installed. Install the "
+            f"trainer and the TPU compiler: {install_command('train', 'plan')}",
             code="install.extra-missing",
         )
     # TensorFlow only makes the program here. By default, it would reserve the memory of all GPUs.
@@ -68,7 +68,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     given["settings"] = configs.read_settings(given["settings"])
     if lengths and html:
         raise errors.UsageError(
-            "--html shows answers for one layout, and --lengths compares layouts: leave one of them out.",
+            "--html shows a single layout, but --lengths compares several. Use either --html or --lengths, not both.",
             code="option.conflict",
         )
     if html:  # its imports and its path are checked now, not after minutes of compiling
@@ -106,11 +106,12 @@ def options_of(config: "TrainConfig", *, tpu: str | None) -> PlanOptions:
     name = accelerator_type if tpu in (None, "auto", "local") else tpu
     if not name:
         raise UsageError(
-            "Which TPU? This machine has none (TPU_ACCELERATOR_TYPE is not set). Name its type: --tpu v5e-8 --dry-run",
+            "No TPU type is known, because this machine has no TPU (TPU_ACCELERATOR_TYPE is not set). "
+            "Name a type: --tpu v5e-8 --dry-run",
             code="option.missing",
         )
     if not config.data:
-        raise UsageError("Which data? Give a prepared dataset with --data.", code="option.missing")
+        raise UsageError("No dataset is named. Pass a prepared dataset: --data DATA", code="option.missing")
     settings = dataclasses.asdict(config)
     return PlanOptions(data=config.data[0], split=config.split, tpu=(name,), batch=(config.batch,), settings=settings)
 
@@ -129,8 +130,8 @@ def warn(config: "TrainConfig", *, tpu: str) -> None:
     if plan and not plan.fits:
         needed, available_gib = plan.hbm_bytes / 2**30, plan.answer.question.tpu.chip.hbm_bytes / 2**30
         _output.say(
-            f"warning: t5prep plan says that this cannot fit: a device needs {needed:.2f} GiB of {available_gib:.2f} GiB. "
-            "See what would: the same command with --dry-run"
+            f"warning: this training does not fit, by t5prep plan: a device needs {needed:.2f} GiB, but has "
+            f"{available_gib:.2f} GiB. To find settings that fit, run the same command with --dry-run"
         )
 
 
@@ -150,11 +151,13 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
         if previous_plan is None and options.save:
             executable = plan.answer.compiled
             versions = ", ".join(f"{name} {version}" for name, version in executable.versions.items())
-            message = f"The executable is {executable.saved} ({versions}): a start with the same versions takes it."
+            message = (
+                f"The executable was saved to {executable.saved} ({versions}). Runs with the same versions use it."
+            )
             _output.say(
                 message
                 if executable.saved
-                else "Nothing is saved: the step does not fit, or the place cannot be written."
+                else "Nothing was saved, because the step does not fit or the folder cannot be written."
             )
         if as_json:
             return
@@ -164,7 +167,7 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
             if plan.epoch:
                 click.echo(report.epoch_line(plan.epoch, chips=question.tpu.chips))
             if not plan.fits and not (options.quick or options.embed):
-                _output.say("Looking for what would fit.")
+                _output.say("Searching for settings that fit.")
         elif plan.searched and not previous_plan.searched:
             largest_batch = "none: not even the smallest fits"
             if plan.largest:
@@ -178,7 +181,7 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
     if as_json:
         _output.print_json(plan.to_json())
     elif plan.advised and not plan.advice:
-        click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")
+        click.echo("  would fit     none of the tried settings. Use a smaller model, or another optimizer")
     elif plan.fits and not options.embed:
         click.echo(report.next_line(plan.answer, searched=plan.searched))
     return plan

@@ -63,27 +63,30 @@ def predict_command(
     if as_json:
         if to not in ("", "json"):
             raise UsageError(
-                f"--json and --to {to}: the answers are written once. Leave one of them out.", code="option.conflict"
+                f"--json and --to {to} ask for two formats of the answers. Use either --json or --to, not both.",
+                code="option.conflict",
             )
         to = "json"
     kind = to or files.of_name(out.name if out else "")
     files.Writer(kind)  # raises for an unknown format now, before the model is opened
     if scores and kind == "text":
         raise UsageError(
-            "--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).",
+            "--scores needs a format with fields, but lines of text hold only answers. Use --to jsonl (or "
+            "csv, tsv, json).",
             code="option.missing-prerequisite",
         )
     if answers > 1 and kind not in ("jsonl", "json"):
         raise UsageError(
-            f"--answers {answers}: {kind} holds one answer of each row. Say --to jsonl (or json).",
+            f"--answers {answers} needs a format for several answers, but {kind} holds one answer per "
+            "row. Use --to jsonl (or json).",
             code="option.missing-prerequisite",
         )
     if file == "-" and sys.stdin is None:
         raise UsageError(
-            "Standard input is closed, so no rows can be read from it. Name a file of them.", code="source.stdin-closed"
+            "Standard input is closed, so no rows can be read. Name a file of rows.", code="source.stdin-closed"
         )
     if file == "-" and sys.stdin.isatty():
-        _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
+        _output.say("Type one input per line, and end with Ctrl-D. Or name a file of inputs.")
     predictions = t5prep.predict(
         model,
         sys.stdin.buffer if file == "-" else file,
@@ -106,7 +109,7 @@ def predict_command(
     for sentence in predictions.sentences():
         _output.say(sentence)
     if out:
-        went_on = f" ({resumed_rows:,} of them written before)" if resumed_rows else ""
+        went_on = f" ({resumed_rows:,} of them written by an earlier run)" if resumed_rows else ""
         _output.say(f"{out}: {number_of(predictions.counts.rows, 'answer')}{went_on}")
     if 0 < predictions.counts.rows == predictions.counts.missing.total():
         raise SourceError(
@@ -186,5 +189,5 @@ def _print_wrong(title: str, wrong_answers: Sequence["Wrong"]) -> None:
     if wrong_answers:
         click.echo(f"\n{title}")
     for wrong in wrong_answers:
-        click.echo(f"\n{wrong.id}: said {wrong.prediction}, right is {wrong.target}, loss {wrong.loss:.2f}")
+        click.echo(f"\n{wrong.id}: predicted {wrong.prediction}, expected {wrong.target}, loss {wrong.loss:.2f}")
         click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

@@ -32,7 +32,7 @@ class _Tasks(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise CodedUsageError(
-                f"{error.option_name} comes after the task: t5prep prepare TASK {error.option_name} ...",
+                f"{error.option_name} must follow the name of the task: t5prep prepare TASK {error.option_name} ...",
                 ctx,
                 code="option.misplaced",
             ) from None
@@ -87,8 +87,8 @@ class _TaskCommand(_options.SectionCommand):
             words = values.get("beam_options")
             if isinstance(words, list | tuple) and words:  # for no words, click 8.3 has a sentinel object
                 raise CodedUsageError(
-                    f'"{words[0]}" belongs to no option. Several files are a glob in quotes, as in --source "*.csv"; options of '
-                    "Beam go after --",
+                    f'The argument "{words[0]}" has no option. To read several files, quote a glob, as in '
+                    '--source "*.csv". To pass options to Beam, put them after --',
                     ctx,
                     code="option.unexpected-argument",
                 )
@@ -115,14 +115,15 @@ def _callback(name: str) -> Callable[..., None]:
         memory_budget.check_limit()
         if dry_run and as_json:
             raise CodedUsageError(
-                "--json is the summary of a dataset, and --dry-run makes none: leave one of them out.",
+                "--json prints the summary of a dataset, but --dry-run makes no dataset. Use either --json or "
+                "--dry-run, not both.",
                 code="option.conflict",
             )
         if dry_run:
             from pipelines.prepare import forecast
 
             told = forecast(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **option_values)
-            click.echo(f"{name}, and nothing is written:\n{told}")
+            click.echo(f"{name} (dry run, nothing is written):\n{told}")
             click.echo("next: the same command without --dry-run")
             return
         if runner == "local" and (workers or (workers is None and not all(map(_is_small, source)))):
@@ -203,9 +204,7 @@ def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
         click.echo(f"  changed       rows by filters: {changed}")
     if near := manifest.near_duplicates:
         clusters = progress.number_of(near.clusters, "cluster")
-        click.echo(
-            f"  alike         {clusters}; {near.across_splits:,} of their rows would have stood in another split"
-        )
+        click.echo(f"  alike         {clusters}; {near.across_splits:,} of their rows would be in another split")
     for line in _of_texts(manifest):
         click.echo(line)
     for warning in manifest.warnings:
@@ -234,10 +233,10 @@ def _of_texts(manifest: "Manifest") -> Iterator[str]:
         yield f"  unknown       {unknown / max(1, tokens):.2%} of input tokens, in {rows}{list_of_characters}"
     if (repeats := texts.repeats) and repeats.rows:
         about = "" if repeats.exact else "about "
-        across = f", {repeats.across_splits:,} of them one of another split" if repeats.across_splits else ""
-        yield f"  repeated      {about}{repeats.rows:,} rows repeat another row{across}. To leave them out: --dedup exact"
+        across = f", {repeats.across_splits:,} of them a row of another split" if repeats.across_splits else ""
+        yield f"  repeated      {about}{repeats.rows:,} rows repeat another row{across}. To remove them: --dedup exact"
     if texts.with_markup:
-        yield f"  HTML          tags stand in {texts.with_markup:,} of {texts.rows:,} inputs"
+        yield f"  HTML          {texts.with_markup:,} of {texts.rows:,} inputs contain tags"
 
 
 def _printable(character: str) -> str:

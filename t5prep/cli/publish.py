@@ -73,7 +73,8 @@ def push_command(
     """
     if bool(model) == bool(data) or (data and logs) or (model and tokenizer):
         raise CodedUsageError(
-            "Name what is published: --model FOLDER (with --logs for a run), or --data FOLDER (with --tokenizer).",
+            "t5prep push needs either a model or a dataset. Use --model FOLDER (add --logs for a run), or "
+            "--data FOLDER (optionally with --tokenizer).",
             code="option.missing",
         )
     if data:
@@ -87,7 +88,7 @@ def push_command(
         address = push_best(model or "", repo=repo, private=private, logs=logs)
     elif logs:
         raise CodedUsageError(
-            f"{model} is not a run, and --logs are those of a run: leave --logs out.", code="option.inapplicable"
+            f"--logs needs a run, but {model} is not a run. Remove --logs.", code="option.inapplicable"
         )
     else:
         from t5prep.training.publish.push import push

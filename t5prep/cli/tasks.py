@@ -87,7 +87,7 @@ def filter_command(
         return
     if not filters:
         raise UsageError(
-            f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}",
+            f"--try {source} needs at least one filter. Name a filter: t5prep filter gopher --try {source}",
             code="option.missing",
         )
     options = FileOptions(**files)
@@ -120,7 +120,7 @@ def _list(names: list[str], *, as_json: bool) -> None:
         for setting, facts in settings[name].items():
             click.echo(f"  {setting + '=' + str(facts['default']):<24} {facts['help']}")
     click.echo(
-        "FILE.py:FUNCTION is a filter of yours: it takes a text, and returns it or raises t5prep.tasks.Reject(why)."
+        "FILE.py:FUNCTION is your own filter: a function that returns its text or raises t5prep.tasks.Reject(reason)."
     )
 
 

@@ -120,7 +120,8 @@ def train(
     if lowercase and not normalization.endswith("_cf"):
         if normalization == "identity":
             raise CodedUsageError(
-                "--lowercase does not go with --normalization identity, which changes no character",
+                "--lowercase changes characters, but --normalization identity changes none. Use either "
+                "--lowercase or --normalization identity, not both.",
                 code="option.conflict",
             )
         normalization += "_cf"
@@ -191,7 +192,7 @@ def _tell_trained(trained: "Trained", out: str, *, source: str, columns: tuple[s
         f"from {len(trained.drawn.lines):,} of {trained.drawn.seen:,} lines"
     )
     if trained.drawn.broken:
-        click.echo(f"  passed over   {trained.drawn.broken:,} of {trained.drawn.rows:,} rows that cannot be read")
+        click.echo(f"  skipped       {trained.drawn.broken:,} of {trained.drawn.rows:,} rows that cannot be read")
     given_columns = "".join(f" --column {shlex.quote(column)}" for column in columns)
     _output.print_next(f"tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 
@@ -264,6 +265,6 @@ def _tell(report: "Report") -> None:
             f"  {lost_character.name[:32]:<32} {lost_character.count:>8,}  {lost_character.becomes:<12}  {example}"
         )
     if len(report.lost) > LOST_SHOWN:
-        click.echo(f"  and {len(report.lost) - LOST_SHOWN} characters more: --json lists them")
+        click.echo(f"  and {len(report.lost) - LOST_SHOWN} more characters. To list them: --json")
     for sentence in audit.advice(report):
         click.echo(_output.colour(f"  advice  {sentence}", fg="yellow"))

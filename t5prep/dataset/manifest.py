@@ -101,7 +101,7 @@ class TaskFacts:
         """Raise DatasetError unless `code`, the content of `path`, is the user's file of the task that made the dataset."""
         if problem := _altered(code, self.sha256, path=path, original=f"{self.file} that made the dataset"):
             raise DatasetError(
-                f"{problem}, or remove this one: rows are then inputs as they stand.", code="dataset.altered"
+                f"{problem}, or remove the altered file to use rows as inputs without changes.", code="dataset.altered"
             )
 
 
@@ -334,8 +334,8 @@ def _altered(content: bytes, sha256: str, *, path: str, original: str) -> str:
     if actual_sha256 == sha256:
         return ""
     return (
-        f"{path} is altered: it has the SHA-256 {actual_sha256[:12]}…, and the file {original} had {sha256[:12]}…. "
-        "Put that one there"
+        f"{path} was altered: its SHA-256 is {actual_sha256[:12]}…, but the file {original} has {sha256[:12]}…. "
+        "Restore the file"
     )
 
 
@@ -426,8 +426,9 @@ def loads(text: str | bytes, *, location: str) -> Manifest:
     schema = facts["schema"]
     if schema != SCHEMA:
         raise DatasetError(
-            f"{location} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}); t5prep {__version__} reads schema "
-            f"{SCHEMA}. Prepare the dataset again, or read it with the t5prep that wrote it.",
+            f"{location} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}), but "
+            f"t5prep {__version__} reads schema {SCHEMA}. Prepare the dataset again, or read it with the "
+            "t5prep version that wrote it.",
             code="dataset.unsupported-schema",
         )
     try:
@@ -435,23 +436,23 @@ def loads(text: str | bytes, *, location: str) -> Manifest:
     except cattrs.BaseValidationError as error:
         problem = manifest_checks.reasons(error)
         raise DatasetError(
-            f"{location} is not a whole manifest: {problem}. Prepare the dataset again.",
+            f"{location} is not a valid manifest: {problem}. Prepare the dataset again.",
             code="dataset.invalid-manifest",
         ) from error
     if manifest.digest != (actual_digest := _digest(facts)):
         raise DatasetError(
-            f"{location} was altered: its digest says {manifest.digest[:12]}…, its content gives {actual_digest[:12]}…. "
-            "Restore the file, or prepare the dataset again.",
+            f"{location} was altered: it records the digest {manifest.digest[:12]}…, but its content has "
+            f"the digest {actual_digest[:12]}…. Restore the file, or prepare the dataset again.",
             code="dataset.altered",
         )
     problem = manifest_checks.problem(manifest)
     if not problem and manifest.features != record_features(
         manifest.settings, references="references" in manifest.features
     ):
-        problem = "it has other features than its settings make"
+        problem = "its features do not match its settings"
     if problem:
         raise DatasetError(
-            f"{location} is not a whole manifest: {problem}. Prepare the dataset again.",
+            f"{location} is not a valid manifest: {problem}. Prepare the dataset again.",
             code="dataset.invalid-manifest",
         )
     return manifest
@@ -522,29 +523,32 @@ def load(data: str | Path) -> Manifest:
             ) from None
         if not gcs.is_gs(folder) and (Path(folder or ".") / "train.json").is_file():
             raise DatasetError(
-                f"{folder} is a training run, and not a prepared dataset. To look at a run: t5prep report {folder}",
+                f"{folder} is a training run, not a prepared dataset. To inspect a run: t5prep report {folder}",
                 code="dataset.run-folder",
             ) from None
         inside = "" if gcs.is_gs(folder) else _inside(Path(folder or "."))
         if inside:
             raise DatasetError(
-                f"{folder} has no {NAME}, so it is not a prepared dataset; but {inside} is one.",
+                f"{folder} has no {NAME}, so it is not a prepared dataset. Name the dataset inside the "
+                f"folder: {inside}",
                 code="dataset.missing-manifest",
             ) from None
         raise DatasetError(
-            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {advice}",
+            f"{folder} has no {NAME}: it is not a prepared dataset, or its preparation did not finish. {advice}",
             code="dataset.missing-manifest",
         ) from None
     except NotADirectoryError:
         raise DatasetError(
-            f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.",
+            f"{folder} is a file, not a prepared dataset. Name the folder that contains {NAME}.",
             code="dataset.folder-expected",
         ) from None
     except OSError as error:
         raise DatasetError(f"{manifest_path} cannot be read ({error.strerror}).", code="dataset.unreadable") from error
     except ValueError:  # from `open`, for a NUL character
         raise DatasetError(
-            f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.", code="dataset.invalid-name"
+            f"{str(data)!r} is not a dataset, because a folder name cannot contain a NUL character. Name "
+            "another folder.",
+            code="dataset.invalid-name",
         ) from None
 
 

@@ -70,13 +70,14 @@ class Dataset:
             vocabulary = loading.load(self._tokenizer or described.name)
         except TokenizerError as error:
             raise TokenizerError(
-                f"{error} It is the data's tokenizer; say where it lies with --tokenizer.",
+                f"{error} The dataset needs the tokenizer that prepared it. Name its location: --tokenizer PATH",
                 code="dataset.tokenizer-unavailable",
             ) from error
         if vocabulary.sha256 != described.sha256:
             raise TokenizerError(
-                f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
-                f"{described.sha256[:12]}…). Pass theirs: --tokenizer PATH",
+                f"{vocabulary.name} is not the tokenizer of this dataset (SHA-256 {vocabulary.sha256[:12]}…, "
+                f"but the dataset needs {described.sha256[:12]}…). Pass the tokenizer of the dataset: "
+                "--tokenizer PATH",
                 code="tokenizer.dataset-mismatch",
             )
         return vocabulary
@@ -86,7 +87,7 @@ class Dataset:
         """Return the manifest's description of the index. Raises DatasetError if the dataset has none."""
         if self.manifest.index is None:
             raise DatasetError(
-                f"{self.folder} has no index of its records. Prepare it again, into another --out.",
+                f"{self.folder} has no index of its records. Prepare the dataset again, with another --out.",
                 code="dataset.missing-index",
             )
         return self.manifest.index
@@ -117,8 +118,8 @@ class Dataset:
         """Return the split `name`. Raises DatasetError if there is none."""
         if name not in (splits := self.manifest.splits):
             raise DatasetError(
-                f'{self.folder} has no split "{name}".{did_you_mean(name, splits)} It has {", ".join(splits)}: name one of '
-                "these, or prepare it with --splits.",
+                f'{self.folder} has no split "{name}".{did_you_mean(name, splits)} Choose one of: '
+                f"{', '.join(splits)}. Or prepare the dataset again with --splits.",
                 code="split.unknown",
             )
         return DatasetSplit(self, name)
@@ -165,7 +166,7 @@ class Dataset:
 
     def decoding(self, record: str) -> contextlib.AbstractContextManager[None]:
         """Return a context that converts exceptions of decoding to DatasetError. `record` names the record in the error."""
-        return _explain_errors(f"{record} is none that t5prep wrote", self.folder)
+        return _explain_errors(f"{record} was not written by t5prep", self.folder)
 
     def reading(self, subject: str) -> contextlib.AbstractContextManager[None]:
         """Return a context that converts exceptions of reading to DatasetError. `subject`, a path or so, begins the error."""
@@ -237,5 +238,5 @@ def _explain_errors(wrong: str, folder: str | Path) -> Iterator[None]:
         plain = isinstance(error, OSError | ValueError)
         reason = getattr(error, "strerror", None) or (error if plain else f"{error!r}")
         raise DatasetError(
-            f"{wrong} ({reason}). Find out more: t5prep verify {folder}", code="dataset.damaged"
+            f"{wrong} ({reason}). Check the dataset: t5prep verify {folder}", code="dataset.damaged"
         ) from error

@@ -30,8 +30,8 @@ _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
 DIFFERENT_REASONS = 10_000
 # The end of the messages about counts that do not add up.
 _MISTAKE = (
-    "The dataset is not whole. If files of an earlier run were removed from --out, start this with --fresh; else it is a "
-    "mistake of t5prep: please report it with this message"
+    "The dataset is incomplete. If files of an earlier run were removed from --out, run the command again with --fresh. "
+    "Otherwise this is a bug of t5prep. Report it with this message."
 )
 
 
@@ -95,8 +95,9 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
         became = file.examples + file.rejected + file.duplicates + file.blank
         if file.read + file.parts != became or min(vars(file).values()) < 0:
             raise BalanceError(
-                f"{name}: {file.read + file.parts:,} rows and parts, {became:,} are accounted for ({file.examples:,} examples, "
-                f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}",
+                f"{name} has {file.read + file.parts:,} rows and parts, but {became:,} are accounted for "
+                f"({file.examples:,} examples, {file.rejected:,} rejected, {file.duplicates:,} duplicates, "
+                f"{file.blank:,} blank). {_MISTAKE}",
                 code="pipeline.row-count-mismatch",
             )
     for kind, total, row_total in (
@@ -105,7 +106,7 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
     ):
         if total != row_total:
             raise BalanceError(
-                f"{row_total:,} {kind} were made, and {total:,} are in the dataset. {_MISTAKE}",
+                f"{row_total:,} {kind} were made, but the dataset has {total:,}. {_MISTAKE}",
                 code="pipeline.row-count-mismatch",
             )
 

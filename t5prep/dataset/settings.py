@@ -15,7 +15,7 @@ TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
 # The choices of options, from here on.
 POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
-_EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
+_EXAMPLE = "Write, for example: --splits train=0.9,validation=0.1 or --splits validation=15000"
 LAYOUTS = ("padded", "ragged", "packed")
 LONG = ("auto", "cut", "split", "reject")
 DEDUPS = ("none", "exact", "near")
@@ -43,11 +43,13 @@ def parse_splits(text: str) -> dict[str, float]:
             splits[name] = float(share)
         except ValueError:
             raise UsageError(
-                f'--splits "{text}": "{item}" is not name=share or name=rows. {_EXAMPLE}', code="option.malformed"
+                f'--splits "{text}" contains "{item}", which is not name=share or name=rows. {_EXAMPLE}',
+                code="option.malformed",
             ) from None
         if not is_split_name(name) or not _is_size(splits[name]):
             raise UsageError(
-                f'--splits "{text}": "{item}" is not a name and a share between 0 and 1, or a number of rows. {_EXAMPLE}',
+                f'--splits "{text}" contains the invalid split "{item}". A split needs a valid name, and a '
+                f"share up to 1 or a whole number of rows. {_EXAMPLE}",
                 code="option.malformed",
             )
     shares = [size for size in splits.values() if size <= 1]
@@ -56,7 +58,7 @@ def parse_splits(text: str) -> dict[str, float]:
         splits["train"], shares = 1.0, [1.0]
     if twice or abs(sum(shares) - 1) > 1e-6:
         raise UsageError(
-            f'--splits "{text}": each name once, and the shares must add up to 1. {_EXAMPLE}',
+            f'--splits "{text}" repeats a name, or its shares do not add up to 1. {_EXAMPLE}',
             code="split.invalid-shares",
         )
     return splits
@@ -74,7 +76,8 @@ def parse_held_out(text: str) -> float:
         size = 0
     if not _is_size(size) or size == 1:
         raise UsageError(
-            f'--held-out "{text}": it is a share, as in --held-out 0.05, or rows, as in --held-out 500',
+            f'--held-out "{text}" is neither a share nor a number of rows. Use a share, as in --held-out '
+            "0.05, or rows, as in --held-out 500",
             code="option.malformed",
         )
     return size
@@ -95,7 +98,11 @@ def parse_shards(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f'--shards "{text}": it is a number from 1 on, or auto', code="option.malformed")
+        raise UsageError(
+            f'--shards "{text}" is neither a positive whole number nor auto. Use, for example, --shards 8 '
+            "or --shards auto",
+            code="option.malformed",
+        )
     return int(text)
 
 
@@ -304,22 +311,25 @@ class Settings:
 
         encodings.check_name(self.encoding)
         if self.target == "text" and self.target_length < 2:
-            raise UsageError(f"--target-length {self.target_length}: it is at least 2", code="option.out-of-range")
+            raise UsageError(
+                f"--target-length {self.target_length} is too small. Use at least 2.", code="option.out-of-range"
+            )
         for name in ("input_length", "target_length"):
             if getattr(self, name) > LONGEST:
                 raise UsageError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)}: it is at most {LONGEST:,}. A padded record has so many "
-                    "tokens, whatever its text, and each is held in memory",
+                    f"--{name.replace('_', '-')} {getattr(self, name)} is too large, because each padded record "
+                    f"holds that many tokens in memory. Use at most {LONGEST:,}.",
                     code="option.out-of-range",
                 )
         if self.masks and self.layout != "padded":
             raise UsageError(
-                f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks",
+                f"--masks needs --layout padded, but the layout is {self.layout}. Use --layout padded, or "
+                "remove --masks.",
                 code="option.missing-prerequisite",
             )
         if self.dedup_against and self.dedup == "none":
             raise UsageError(
-                "--dedup-against goes with --dedup exact or --dedup near, which say what a repeated text is",
+                "--dedup-against needs a rule for repeated texts. Add --dedup exact or --dedup near.",
                 code="option.missing-prerequisite",
             )
         chosen = [
@@ -331,12 +341,14 @@ class Settings:
             chosen.append("--held-out")
         if len(chosen) > 1:
             raise UsageError(
-                f"{' and '.join(chosen)}: each says which split a row is of. Leave one of them out",
+                f"{' and '.join(chosen)} cannot be combined, because each assigns rows to splits. Use only "
+                "one of them.",
                 code="option.conflict",
             )
         if self.held_out is not None and self.splits is not None:
             raise UsageError(
-                "--held-out divides what the source gives to train, and --splits all rows: choose one of them",
+                "--held-out divides only the train rows of the source, but --splits divides all rows. Use "
+                "either --held-out or --splits, not both.",
                 code="option.conflict",
             )
 
@@ -383,8 +395,9 @@ def _check_distinct(option_name: str, addresses: tuple[Address, ...]) -> None:
     for address in set(addresses):
         if len({candidate.request for candidate in addresses if candidate == address}) > 1:
             raise UsageError(
-                f"{option_name} names {address} twice with other values, which are not recorded because they may be secret. "
-                "Download one of the two files, and name the file.",
+                f"{option_name} names {address} twice. The two addresses differ only in values that are not "
+                "recorded, because they may be secret. Download one of the two files, and name the downloaded "
+                "file.",
                 code="source.ambiguous-address",
             )
 

@@ -297,11 +297,12 @@ def read_checked(data: str | Path, file: SideFile) -> bytes:
         ) from error
     if len(content) != file.bytes:
         raise DatasetError(
-            f"{path} has {len(content):,} bytes, the manifest says {file.bytes:,}. {AGAIN}", code="dataset.altered"
+            f"{path} has {len(content):,} bytes, but the manifest says {file.bytes:,}. {AGAIN}", code="dataset.altered"
         )
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != file.sha256:
         raise DatasetError(
-            f"{path} has SHA-256 {sha256[:12]}…, the manifest says {file.sha256[:12]}…. {AGAIN}", code="dataset.altered"
+            f"{path} has SHA-256 {sha256[:12]}…, but the manifest says {file.sha256[:12]}…. {AGAIN}",
+            code="dataset.altered",
         )
     return content

@@ -150,7 +150,7 @@ class _Records:
     def _reading(self, shard: str, first: int) -> contextlib.AbstractContextManager[None]:
         """Return a context that converts exceptions of reading records to DatasetError, which names record `first`."""
         path = self._opened.at(shard)
-        return self._opened.reading(f"Of the records from {first:,} on, {path} holds one that")
+        return self._opened.reading(f"A record of {path}, at or after record {first:,},")
 
     def _batch(
         self,
@@ -362,7 +362,8 @@ class Answers:
         """Return the columns `fields` for a batch of records; null for a record without a prediction. Raises UsageError."""
         if not pa.types.is_string(records.schema.field("id").type):
             raise UsageError(
-                "A packed record has many examples, so no prediction is of one: leave --predictions out.",
+                "--predictions needs one example per record, but the records of this dataset are packed. "
+                "Remove --predictions.",
                 code="option.inapplicable",
             )
         places = pa.array(map(self._places.get, records["id"].to_pylist()), pa.int64())
@@ -381,7 +382,7 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
     end = Path(out).suffix.lower()
     if end not in _WRITERS:
         raise UsageError(
-            f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.", code="output.unknown-format"
+            f"{out} has no supported file extension. Use one of: {', '.join(_WRITERS)}.", code="output.unknown-format"
         )
     rows, writer_options = 0, {"compression": compression} if end == ".parquet" else {}
     with paths.open_atomic(str(out), option="", sweep=True) as file:

@@ -59,7 +59,9 @@ def upload(
     gcs.split(to)
     if gcs.is_gs(data):
         raise DatasetError(
-            f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}", code="dataset.remote"
+            f"{data} is already in a bucket, but t5prep upload sends a local dataset. Copy the dataset "
+            f"directly: gcloud storage rsync -r {data} {to}",
+            code="dataset.remote",
         )
     dataset, folder = verify.verify(data), Path(data)
     shards = [shard.name for shard in dataset.shards]
@@ -162,8 +164,8 @@ def _send(
             now = gcs.objects(to).get(name)
             if now is None or now.crc32c != checksums[name]:
                 raise OutputError(
-                    f"{uri} was changed by somebody else while it was uploaded. Make sure that only one upload writes "
-                    f"to {to}, then run it again.",
+                    f"Another program changed {uri} during the upload. Make sure that only one upload writes to "
+                    f"{to}, and run the upload again.",
                     code="output.concurrent-change",
                 ) from None
 
@@ -186,7 +188,7 @@ def _check(to: str, checksums: Mapping[str, str]) -> None:
     for name, crc32c in checksums.items():
         if name != manifest.NAME and (name not in remote_objects or remote_objects[name].crc32c != crc32c):
             raise OutputError(
-                f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.",
+                f"{to}/{name} was removed or changed during the upload. Run the upload again.",
                 code="output.concurrent-change",
             )
 

@@ -56,7 +56,8 @@ def check(
     stray = shard_files.strays(files, (shard.name for shard in shards))
     if stray:
         raise DatasetError(
-            f"{opened.at(stray[0])} is not a shard that the manifest names. Remove it, or prepare again.",
+            f"The manifest does not name the shard {opened.at(stray[0])}. Remove the file, or prepare the "
+            "dataset again.",
             code="dataset.stray-shard",
         )
     check_rows(opened)
@@ -85,7 +86,8 @@ def check(
         if len(entries) < least or (len(entries) > least and not dataset.settings.is_packed):
             path = opened.at(shard_files.ORIGINS)
             raise DatasetError(
-                f"{path} has {len(entries):,} origins of {name}, which has {least:,} records. {AGAIN}",
+                f"{path} has {len(entries):,} origins for the split {name}, but the split has {least:,} "
+                f"records. {AGAIN}",
                 code="dataset.altered",
             )
     started(sum(shard.bytes for shard in shards))
@@ -135,9 +137,7 @@ def _check_features(opened: Dataset) -> None:
             except OSError as error:
                 raise _unreadable(path, error) from error
             except (ValueError, StopIteration):
-                raise DatasetError(
-                    f"{path} holds something else than records. {AGAIN}", code="dataset.altered"
-                ) from None
+                raise DatasetError(f"{path} does not contain valid records. {AGAIN}", code="dataset.altered") from None
             for name, feature in dataset.features.items():
                 values = record.get(name, [] if name == "references" else None)
                 if (
@@ -146,7 +146,7 @@ def _check_features(opened: Dataset) -> None:
                     or (values and isinstance(values[0], bytes) != (feature.dtype == "bytes"))
                 ):
                     raise DatasetError(
-                        f"{path} has another feature {name} than {manifest_path} says. {AGAIN}", code="dataset.altered"
+                        f"The feature {name} of {path} does not match {manifest_path}. {AGAIN}", code="dataset.altered"
                     )
             break
 
@@ -166,14 +166,16 @@ def check_rows(opened: Dataset) -> None:
     lines = sum((counts for _, counts in read), collections.Counter[str]())
     if rejected_file != dataset.rejected_file:
         raise DatasetError(
-            f"{path} was altered: it has {rejected_file.lines:,} rows and SHA-256 {rejected_file.sha256[:12]}…, the manifest says "
-            f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {AGAIN}",
+            f"{path} was altered: it has {rejected_file.lines:,} rows and SHA-256 "
+            f"{rejected_file.sha256[:12]}…, but the manifest says {dataset.rejected_file.lines:,} rows "
+            f"and {dataset.rejected_file.sha256[:12]}…. {AGAIN}",
             code="dataset.altered",
         )
     for name, rows in dataset.rows.items():
         if lines[name] != rows.rejected + rows.duplicates:
             raise DatasetError(
-                f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {AGAIN}",
+                f"{path} has {lines[name]:,} rows of {name}, but the manifest says "
+                f"{rows.rejected + rows.duplicates:,}. {AGAIN}",
                 code="dataset.altered",
             )
 
@@ -214,11 +216,11 @@ def _check(
     sha256 = read.hexdigest()
     if size != shard.bytes:
         raise DatasetError(
-            f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {AGAIN}", code="dataset.altered"
+            f"{path} has {size:,} bytes, but the manifest says {shard.bytes:,}. {AGAIN}", code="dataset.altered"
         )
     if sha256 != shard.sha256:
         raise DatasetError(
-            f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {AGAIN}",
+            f"{path} has SHA-256 {sha256[:12]}…, but the manifest says {shard.sha256[:12]}…. {AGAIN}",
             code="dataset.altered",
         )
     if wrong:
@@ -236,14 +238,14 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
     try:
         places = tfrecord.cut_records([piece], np.array([records]))
     except tfrecord.BrokenPageError:
-        return "holds something else than records"
+        return "does not contain valid records"
     if decode_rows((piece,), places, features, None, 0) < records:
-        return "holds records that t5prep did not write"
+        return "contains records that t5prep did not write"
     for name, token_ids in ids.items():
         token_ids[(token_ids == tfrecord.IGNORED_LABEL) & (name == "labels")] = 0
         if token_ids.size and not 0 <= token_ids.min() <= token_ids.max() < tokens:
             odd = token_ids.min() if token_ids.min() < 0 else token_ids.max()
-            return f"has the id {odd:,} in {name}, and the tokenizer has {tokens:,} tokens"
+            return f"has the token id {odd:,} in {name}, but the tokenizer has only {tokens:,} tokens"
     return ""
 
 

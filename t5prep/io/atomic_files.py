@@ -92,7 +92,7 @@ def check_writable(path: Path, *, begins: bytes, option: str = "--out") -> None:
             with path.open("rb") as existing_file:
                 if existing_file.read(len(begins)) != begins:
                     raise OutputError(
-                        f"{path} is another file, which would be replaced. Choose another place with {option}.",
+                        f"{path} already exists and has other content. Choose another place with {option}.",
                         code="output.foreign-file",
                     )
         if path.is_dir():
@@ -180,7 +180,7 @@ def whole_directory(out: Path) -> Iterator[Path]:
     Raises OutputError if `out` exists and is not an empty directory.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} is there already. Choose another --out, or delete it.", code="output.exists")
+        raise OutputError(f"{out} already exists. Choose another --out, or delete {out}.", code="output.exists")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(str(out.parent), name=out.name) as folder:
@@ -233,8 +233,8 @@ def open_scratch(path: Path) -> Iterator[BinaryIO]:
             yield file
     except FileNotFoundError as error:
         raise OutputError(
-            f"{path} is gone: something removes files that this run still needs. Stop that, and start it again: what was "
-            "tokenized is kept.",
+            f"{path} was removed while this run still needed it. Stop the program that removes files, and "
+            "run the command again. Tokenized blocks are cached.",
             code="output.scratch-altered",
         ) from error
 

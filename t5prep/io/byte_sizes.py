@@ -30,7 +30,9 @@ def parse(text: str, *, name: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
     if not match:
-        raise UsageError(f'{name} "{text}": it is a number of bytes, as 512MB or 2GiB', code="option.malformed")
+        raise UsageError(
+            f'{name} "{text}" is not a number of bytes. Use a size such as 512MB or 2GiB.', code="option.malformed"
+        )
     number, unit, binary = match[1], match[2].lower(), match[3]
     scale = 1024 ** ("kmgt".index(unit) + 1) if binary and unit else _UNITS[unit]
     return int(float(number) * scale)

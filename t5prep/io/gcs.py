@@ -102,12 +102,13 @@ def split(uri: str) -> tuple[str, str]:
     bucket, _, name = uri.removeprefix(SCHEME).partition("/")
     if "@" in bucket:
         raise UsageError(
-            "the name of a bucket holds no @ and no password. Write it as gs://bucket/prefix.",
+            "The name of a bucket cannot contain @ or a password. Write the address as gs://bucket/prefix.",
             code="bucket.invalid-address",
         )
     if not is_gs(uri) or not bucket:
         raise UsageError(
-            f'"{uri}" is not a place in a bucket. Write it as gs://bucket/prefix.', code="bucket.invalid-address"
+            f'"{uri}" is not an address in a bucket. Write the address as gs://bucket/prefix.',
+            code="bucket.invalid-address",
         )
     return bucket, name.rstrip("/")
 
@@ -148,8 +149,9 @@ def check_tensorflow_reaches(uri: str) -> None:
     host = urlsplit(emulator if "//" in emulator else f"//{emulator}").hostname or ""
     if not _ips(host) & _ips("storage.googleapis.com"):
         raise OutputError(
-            f"{uri} would be looked for at Google, not at the emulator in STORAGE_EMULATOR_HOST ({emulator}): TensorFlow, which "
-            "reads and writes runs, knows no emulator. Name a run in a folder (runs/NAME), or unset STORAGE_EMULATOR_HOST",
+            f"TensorFlow would look for {uri} at Google, because it does not support the emulator in "
+            f"STORAGE_EMULATOR_HOST ({emulator}). Name a local run (runs/NAME), or unset "
+            "STORAGE_EMULATOR_HOST.",
             code="bucket.unsupported-emulator",
         )
 
@@ -191,24 +193,26 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
         raise FileNotFoundError(uri) from None
     except exceptions.Forbidden as error:
         raise OutputError(
-            f"{uri}: {identity()} lacks {need} on the bucket {bucket}. Grant it: gcloud storage buckets "
-            f"add-iam-policy-binding gs://{bucket} --member=ACCOUNT --role={_ROLES[need]}",
+            f"{uri} cannot be accessed: {identity()} lacks {need} on the bucket {bucket}. Grant the "
+            f"permission: gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=ACCOUNT "
+            f"--role={_ROLES[need]}",
             code="bucket.missing-permission",
         ) from error
     except (exceptions.Unauthorized, GoogleAuthError) as error:
         raise OutputError(
-            f"{uri}: the bucket {bucket} does not take the credentials of {identity()} ({_reason(error)}): {need} needs "
-            "valid ones. Log in again: gcloud auth application-default login",
+            f"{uri} cannot be accessed: the bucket {bucket} rejects {identity()} ({_reason(error)}), but "
+            f"{need} needs valid credentials. Log in again: gcloud auth application-default login",
             code="bucket.invalid-credentials",
         ) from error
     except (exceptions.GoogleAPIError, requests.RequestException, DataCorruption) as error:
         if isinstance(error, exceptions.BadRequest) and "requester pays" in str(error):
             raise OutputError(
-                f"{uri}: who reads the bucket {bucket} pays for it. Name your project that pays: export {PAYER}=PROJECT",
+                f"{uri} cannot be accessed without a billing project, because readers of the bucket {bucket} "
+                f"pay for requests. Name your project: export {PAYER}=PROJECT",
                 code="bucket.missing-billing-project",
             ) from error
         raise OutputError(
-            f"{uri} cannot be reached: {_reason(error)}. Try again: what was done so far is kept.",
+            f"{uri} cannot be reached: {_reason(error)}. Run the command again. Finished work is kept.",
             code="bucket.unavailable",
         ) from error
     _REACHED.add(bucket)
@@ -228,7 +232,7 @@ def retry(uri: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     def failed(error: Exception) -> None:
         if bucket not in _WAITED_FOR:
             _WAITED_FOR.add(bucket)
-            print(f"gs://{bucket} does not answer ({_reason(error)}): trying for {seconds:.0f} s", file=sys.stderr)
+            print(f"gs://{bucket} does not answer ({_reason(error)}). Retrying for {seconds:.0f} s.", file=sys.stderr)
 
     return lambda call: DEFAULT_RETRY.with_timeout(seconds)(call, on_error=failed)
 
@@ -369,7 +373,8 @@ def objects(uri: str) -> dict[str, Object]:
             objects = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
     except FileNotFoundError:
         raise OutputError(
-            f"There is no bucket {bucket}. Make it: gcloud storage buckets create gs://{bucket} --location=REGION",
+            f"The bucket {bucket} does not exist. Create it: gcloud storage buckets create gs://{bucket} "
+            "--location=REGION",
             code="bucket.not-found",
         ) from None
     return {item.name: item for item in objects if item.name}
@@ -388,13 +393,15 @@ def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
     except FileExistsError:
         if read(f"{uri}/{MARKER}") != mark:
             raise OutputError(
-                f"Another dataset is on its way to {uri}, or was cut off. Let it finish, choose another prefix, or "
-                f"give it up: gcloud storage rm -r {uri}",
+                f"Another dataset is being written to {uri}, or its writing was interrupted. Wait for it, "
+                f"choose another prefix, or delete the unfinished files: gcloud storage rm -r {uri}",
                 code="output.locked",
             ) from None
     except FileNotFoundError:
         raise OutputError(
-            f"{uri} cannot be written: there is no bucket {split(uri)[0]}.", code="bucket.not-found"
+            f"{uri} cannot be written, because the bucket {split(uri)[0]} does not exist. Create it: "
+            f"gcloud storage buckets create gs://{split(uri)[0]} --location=REGION",
+            code="bucket.not-found",
         ) from None
 
 

@@ -49,6 +49,6 @@ def check_names_are_utf8() -> None:
     encoding = sys.getfilesystemencoding()
     if codecs.lookup(encoding).name != "utf-8":
         raise UsageError(
-            f"This Python reads names of files as {encoding}, and not as UTF-8: export PYTHONUTF8=1",
+            f"This Python reads file names as {encoding}, not as UTF-8. Set the encoding: export PYTHONUTF8=1",
             code="install.non-utf8-locale",
         )

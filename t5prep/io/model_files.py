@@ -13,7 +13,7 @@ MODULES = "modules.json"
 # The start of a Git LFS pointer: a small text that a clone without LFS has in place of a large file.
 _LFS = b"version https://git-lfs.github.com/spec/v1"
 # The advice for a name that is not found.
-MODEL_NAME_HINT = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
+MODEL_NAME_HINT = "Pass a directory with config.json and weights, or a name such as google-t5/t5-base."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ModelFiles:
         with contextlib.suppress(OSError), open(path, "rb") as opened:
             if opened.read(len(_LFS)) == _LFS:
                 raise UsageError(
-                    f"{path} is a Git LFS pointer: the file itself was not fetched. Fetch it there: git lfs pull",
+                    f"{path} is a Git LFS pointer, not the file itself. Fetch the file in its clone: git lfs pull",
                     code="model.lfs-pointer",
                 )
         return path
@@ -104,7 +104,10 @@ def _on_the_hub(name: str) -> ModelFiles:
                 f"{name}: {file} could not be fetched from the Hub ({status}). Try again later.", code="hub.unavailable"
             ) from error
         if fetched.parents[file.count("/")].name != info.sha:  # the files would come from two versions
-            raise UsageError(f"{name} was changed on the Hub just now. Run this again.", code="hub.concurrent-change")
+            raise UsageError(
+                f"{name} was changed on the Hub during the download. Run the command again.",
+                code="hub.concurrent-change",
+            )
         return fetched
 
     return ModelFiles(name, files, fetch)
@@ -121,7 +124,7 @@ def _in_cache(name: str, reason: str, error: Exception) -> ModelFiles:
         folder = Path(snapshot_download(name, local_files_only=True))
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
         raise UsageError(
-            f'"{name}" is not a directory, and {reason}. Try again when it answers, or pass a directory of this machine.',
+            f'"{name}" is not a local directory, and {reason}. Try again later, or pass a directory of this machine.',
             code="hub.unavailable",
         ) from error
     return in_directory(folder, name=name)
@@ -133,11 +136,11 @@ def _refusal(name: str, error: Exception) -> UsageError:
 
     if isinstance(error, errors.GatedRepoError):
         return UsageError(
-            f"{name} is gated: accept its terms at https://huggingface.co/{name}, and log in with `hf auth login`.",
+            f"{name} is gated. Accept its terms at https://huggingface.co/{name}, and log in with `hf auth login`.",
             code="hub.gated-repository",
         )
     return UsageError(
-        f'"{name}" is not a directory, and the Hugging Face Hub has no such model, or it is private and you are not logged in'
-        f" (`hf auth login`): {MODEL_NAME_HINT}",
+        f'"{name}" is neither a local directory nor a model that you can read on the Hugging Face Hub. If the model is '
+        f"private, log in with `hf auth login`. {MODEL_NAME_HINT}",
         code="hub.not-found",
     )

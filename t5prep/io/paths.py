@@ -151,7 +151,9 @@ def _send(uri: str, file: BinaryIO) -> int:
         return gcs.write(uri, file)  # retries are safe: each sends the same bytes under the same name
     except FileNotFoundError:
         raise OutputError(
-            f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.", code="bucket.not-found"
+            f"{uri} cannot be written, because the bucket {gcs.split(uri)[0]} does not exist. Create it: "
+            f"gcloud storage buckets create gs://{gcs.split(uri)[0]} --location=REGION",
+            code="bucket.not-found",
         ) from None
 
 

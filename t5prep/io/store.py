@@ -127,7 +127,8 @@ def root() -> Path:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "t5prep"
     except RuntimeError:
         raise UsageError(
-            "This user has no home for the cache. Name a folder: export T5PREP_CACHE=FOLDER", code="cache.missing-home"
+            "The cache needs a home directory, but this user has none. Name a folder: export T5PREP_CACHE=FOLDER",
+            code="cache.missing-home",
         ) from None
 
 
@@ -176,7 +177,10 @@ def _remove(path: str) -> bool:
 def clear(kinds: list[str]) -> list[CacheUsage]:
     """Remove all cached files of `kinds`, and return their former usage. Raises UsageError for an unknown kind."""
     if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise UsageError(f'"{unknown[0]}" is not kept; there are {", ".join(KINDS)}', code="option.unknown-choice")
+        raise UsageError(
+            f'"{unknown[0]}" is not a part of the cache. Choose one of: {", ".join(KINDS)}.',
+            code="option.unknown-choice",
+        )
     usages = [usage for usage in show() if usage.kind in kinds]
     for usage in usages:
         shutil.rmtree(usage.folder, ignore_errors=True)

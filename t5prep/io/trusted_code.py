@@ -35,8 +35,8 @@ def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool, ca
     """
     if not trusted and not is_known(code):
         raise UsageError(
-            f"{path} is Python code that came with {came_with} and that you have not run: it would {use}. Read it, and say "
-            f"--trust-code (Python: trust_code=True) to execute it; {otherwise}",
+            f"{path} is Python code that came with {came_with} and would {use}, but you have never run "
+            f"it. Read the code, and add --trust-code (Python: trust_code=True) to run it; {otherwise}",
             code="task.untrusted-code",
         )
 

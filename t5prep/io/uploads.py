@@ -83,8 +83,8 @@ class Upload:
                 continue
             if time.monotonic() > deadline:
                 raise OutputError(
-                    f"{self._uri} did not grow for {PATIENCE_SECONDS:.0f} s ({trouble}). Run the same upload again: it "
-                    "goes on where it stands.",
+                    f"The upload of {self._uri} made no progress for {PATIENCE_SECONDS:.0f} s ({trouble}). Run "
+                    "the same upload again to resume it.",
                     code="bucket.upload-stall",
                 )
             waits += 1
@@ -179,7 +179,7 @@ class Upload:
             gcs.delete(self._uri, generation=int(uploaded["generation"]))
             if self._begun >= _SESSIONS:
                 raise OutputError(
-                    f"{self._uri} arrived damaged and was removed again. Run the upload once more.",
+                    f"{self._uri} arrived damaged and was removed. Run the upload again.",
                     code="bucket.damaged-upload",
                 )
             self._known = False
@@ -245,16 +245,16 @@ def _writing(repo: str) -> Iterator[None]:
         yield
     except errors.LocalTokenNotFoundError as error:
         raise UsageError(
-            "You are not logged in to the Hugging Face Hub: hf auth login", code="hub.missing-login"
+            "You are not logged in to the Hugging Face Hub. Log in: hf auth login", code="hub.missing-login"
         ) from error
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status == 401:
             raise UsageError(
-                "The Hugging Face Hub does not know you (401). Log in: hf auth login", code="hub.missing-login"
+                "The Hugging Face Hub rejects your token (401). Log in again: hf auth login", code="hub.missing-login"
             ) from error
         raise OutputError(
-            f"{repo} cannot be written on the Hub ({status}): your token needs write access there.",
+            f"{repo} cannot be written on the Hub ({status}). Use a token with write access to this repository.",
             code="hub.missing-permission",
         ) from error
     except (errors.HFValidationError, OSError) as error:

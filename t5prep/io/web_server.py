@@ -145,9 +145,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Return the reason to refuse a request that a page of another site sent, else ""."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host and not self.server.is_here(host):
-            return "This server has another name: ask it by its address."
+            return "This host name is not that of the server. Use the address of the server."
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return "Pages of other sites may not ask here."
+            return "Requests from pages of other sites are refused."
         return ""
 
     def send(self, status: HTTPStatus, content: bytes, *, kind: str) -> None:

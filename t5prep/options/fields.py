@@ -187,7 +187,10 @@ def _typed(name: str, value: object, kind: type, *, values: object = None, plura
     accepts, noun = _KINDS[kind]
     # A bool is an int in Python, but `limit=True` is a mistake.
     if not isinstance(value, accepts) or (isinstance(value, bool) and kind is not bool):
-        raise UsageError(f"{flag(name)} {values if plural else value!r}: it is {noun}{plural}", code="option.malformed")
+        raise UsageError(
+            f"{flag(name)} {values if plural else value!r} has the wrong type. Pass {noun}{plural}.",
+            code="option.malformed",
+        )
     return value if kind is str else kind(value)
 
 
@@ -206,21 +209,26 @@ def check(chosen: "DataclassInstance") -> None:
     for field in dataclasses.fields(chosen):
         value, rules = getattr(chosen, field.name), field.metadata
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{flag(field.name)} {value}: it is a finite number", code="option.out-of-range")
+            raise UsageError(
+                f"{flag(field.name)} {value} is not finite. Pass a finite number.", code="option.out-of-range"
+            )
         if rules.get("choices") and value not in (*rules["choices"], field.default):
             suggestion = did_you_mean(str(value), rules["choices"])
             raise UsageError(
-                f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}.{suggestion}',
+                f'{flag(field.name)} "{value}" is not a valid choice.{suggestion} Choose one of: '
+                f"{', '.join(rules['choices'])}.",
                 code="option.unknown-choice",
             )
         for number in value if isinstance(value, tuple) else (value,):
             if rules.get("least") is not None and number is not None and number < rules["least"]:
                 raise UsageError(
-                    f"{flag(field.name)} {number}: it is at least {rules['least']}", code="option.out-of-range"
+                    f"{flag(field.name)} {number} is too small. Use at least {rules['least']}.",
+                    code="option.out-of-range",
                 )
             if rules.get("most") is not None and number is not None and number > rules["most"]:
                 raise UsageError(
-                    f"{flag(field.name)} {number}: it is at most {rules['most']}", code="option.out-of-range"
+                    f"{flag(field.name)} {number} is too large. Use at most {rules['most']}.",
+                    code="option.out-of-range",
                 )
 
 

@@ -18,7 +18,8 @@ def parse_delimiter(text: str) -> str:
     delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum() or (delimiter and delimiter in '"\r\n '):
         raise UsageError(
-            f'--delimiter "{text}": it is one character, as ; or |, or the word tab', code="option.malformed"
+            f'--delimiter "{text}" is not a valid delimiter. Use one character such as ; or |, or the word tab.',
+            code="option.malformed",
         )
     return delimiter
 
@@ -26,7 +27,9 @@ def parse_delimiter(text: str) -> str:
 def parse_escape(text: str) -> str:
     """Return the escape character, for `--escape`; "" stays "". Raises UsageError."""
     if len(text) > 1 or not text.isascii() or text.isalnum() or (text and text in '",; \t\r\n'):
-        raise UsageError(f"--escape {text!r}: it is one character, as \\", code="option.malformed")
+        raise UsageError(
+            f"--escape {text!r} is not a valid escape character. Use one character, such as \\", code="option.malformed"
+        )
     return text
 
 
@@ -39,7 +42,8 @@ def parse_columns(text: str) -> str:
     names = [name.strip() for name in text.split(",")] if text else []
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(
-            f'--columns "{text}": it is the name of each column once, as in text,label', code="option.malformed"
+            f'--columns "{text}" has an empty or repeated name. Name each column once, as in text,label',
+            code="option.malformed",
         )
     return ",".join(names)
 

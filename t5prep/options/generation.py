@@ -35,33 +35,40 @@ class Generation(Options):
             if not self.sample:
                 name = drawing.partition(" ")[0]
                 raise UsageError(
-                    f"{name} is for answers that are drawn: add --sample, or leave {name} out.",
+                    f"{name} has no effect without sampling. Add --sample, or remove {name}.",
                     code="option.missing-prerequisite",
                 )
         if changed(self, "length_penalty") and not (self.beams > 1 or self.scores or self.answers > 1):
             raise UsageError(
-                f"--length-penalty {self.length_penalty:g} compares answers of several lengths: add --beams 4, or leave "
-                "--length-penalty out.",
+                f"--length-penalty {self.length_penalty:g} needs several answers to compare. Add --beams 4, "
+                "or remove --length-penalty.",
                 code="option.missing-prerequisite",
             )
         if self.sample and self.beams > 1:
             raise UsageError(
-                f"--sample draws each token, and --beams {self.beams} searches: leave one of them out.",
+                f"--sample draws each token, but --beams {self.beams} searches for the best answer. Use "
+                "either --sample or --beams, not both.",
                 code="option.conflict",
             )
         if self.temperature <= 0:
             raise UsageError(
-                f"--temperature {self.temperature:g}: it must be above 0; leave --sample out to be greedy.",
+                f"--temperature {self.temperature:g} is too low. Use a temperature above 0, or remove "
+                "--sample for greedy answers.",
                 code="option.out-of-range",
             )
         if not 0 < self.top_p <= 1:
-            raise UsageError(f"--top-p {self.top_p:g}: it must be above 0 and at most 1.", code="option.out-of-range")
+            raise UsageError(
+                f"--top-p {self.top_p:g} is out of range. Use a value above 0 and at most 1.",
+                code="option.out-of-range",
+            )
         if self.max_length and self.min_length > self.max_length:
             raise UsageError(
-                f"--min-length {self.min_length} is above --max-length {self.max_length}.", code="option.inverted-range"
+                f"--min-length {self.min_length} is above --max-length {self.max_length}. Lower --min-length, "
+                "or raise --max-length.",
+                code="option.inverted-range",
             )
         if self.answers > 1 and not self.sample and self.answers > self.beams:
             raise UsageError(
-                f"--answers {self.answers} needs as many beams (--beams {self.answers}), or --sample.",
+                f"--answers {self.answers} needs at least as many beams. Add --beams {self.answers}, or --sample.",
                 code="option.missing-prerequisite",
             )

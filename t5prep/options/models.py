@@ -74,7 +74,11 @@ class PlanOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.embed and (training := changed(self, "save", "largest")):
-            raise UsageError(f"--embed is no training: leave {' and '.join(training)} out.", code="option.inapplicable")
+            raise UsageError(
+                f"--embed plans no training, so {' and '.join(training)} cannot apply. Remove "
+                f"{' and '.join(training)}.",
+                code="option.inapplicable",
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,12 +147,13 @@ class VectorOptions(Options):
         super().__post_init__()
         if self.normalize and self.pooling == "none":
             raise UsageError(
-                "--normalize is for one vector a text: say which, --pooling mean (or first).",
+                "--normalize needs one vector per text. Add --pooling mean (or first).",
                 code="option.missing-prerequisite",
             )
         if self.padded and self.pooling not in ("none", "auto"):
             raise UsageError(
-                f"--padded keeps the vectors of padding, and --pooling {self.pooling} makes one of a text.",
+                f"--padded stores a vector for each token, but --pooling {self.pooling} stores one per text. "
+                "Use either --padded or --pooling, not both.",
                 code="option.conflict",
             )
 
@@ -192,6 +197,6 @@ class ExportOptions(Options):
         required_format, without = ("savedmodel", _SAVEDMODEL_ONLY) if self.format == "hf" else ("hf", _HF_ONLY)
         for lacking in changed(self, *without):
             raise UsageError(
-                f"{lacking} is for --format {required_format}: add that, or leave {lacking} out.",
+                f"{lacking} needs --format {required_format}. Add --format {required_format}, or remove {lacking}.",
                 code="option.missing-prerequisite",
             )

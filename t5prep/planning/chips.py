@@ -95,7 +95,8 @@ def parse(name: str) -> Tpu:
     if kind not in CHIPS:
         known_names = ", ".join(f"{c}-8" for c in CHIPS)
         raise UsageError(
-            f'"{name}" is not a TPU that t5prep knows.{did_you_mean(kind, CHIPS)} Known: {known_names} (v5litepod-8 is v5e-8).',
+            f'"{name}" is not a TPU type that t5prep knows.{did_you_mean(kind, CHIPS)} Use a type such as '
+            f"{known_names} (v5litepod-8 is v5e-8).",
             code="device.unknown-type",
         )
     chip = CHIPS[kind]
@@ -105,11 +106,12 @@ def parse(name: str) -> Tpu:
     cores_per_device = 2 if chip.counts_cores and chip.devices_per_chip == 1 else 1
     if number < 1 or number % cores_per_device:
         raise UsageError(
-            f'There is no TPU "{name}": {kind} is rented in even numbers of cores, like {kind}-8.',
+            f'There is no TPU "{name}", because {kind} comes in even numbers of cores. Use a size such as {kind}-8.',
             code="device.invalid-size",
         )
     if chip.topology.count("x") == 1 and number & (number - 1):  # 2D slices only: 3D slices may have 3 x 4 x 4 chips
         raise UsageError(
-            f'There is no TPU "{name}": {kind} is rented in powers of two, like {kind}-8.', code="device.invalid-size"
+            f'There is no TPU "{name}", because {kind} comes in powers of two. Use a size such as {kind}-8.',
+            code="device.invalid-size",
         )
     return Tpu(name, chip, devices=number // cores_per_device)

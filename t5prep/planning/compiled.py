@@ -114,7 +114,8 @@ def versions() -> dict[str, str]:
     """Return the versions of jax and libtpu, which decide a compilation. Raises UsageError if one is not installed."""
     if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
         raise UsageError(
-            f"The TPU compiler (jax and libtpu; no TPU is needed) is not installed: {install_command('train', 'plan')}",
+            "The TPU compiler (jax and libtpu; no TPU is needed) is not installed. Install it: "
+            f"{install_command('train', 'plan')}",
             code="install.extra-missing",
         )
     return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
@@ -142,8 +143,8 @@ def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
     except ValueError:
         last = (process.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise T5prepError(
-            f"The TPU compiler ended without an answer (exit {process.returncode}: {last[:300]}). It needs some gigabytes of memory; "
-            "try a smaller --batch, or a machine with more.",
+            f"The TPU compiler failed, perhaps for lack of memory (exit {process.returncode}: "
+            f"{last[:300]}). Use a smaller --batch, or a machine with more memory.",
             code="plan.compiler-failure",
         ) from None
     return answer
@@ -156,13 +157,14 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
             return Compiled(fits=False, hbm_bytes=byte_sizes.of_compiler(needed[1], needed[2]), **answer)
         if "RESOURCE_EXHAUSTED" in error:
             raise T5prepError(
-                f"The step does not fit {chip.name}, and libtpu {versions()['libtpu']} says in words that t5prep cannot read how "
-                f"much memory it needs: {_first(error)}.",
+                f"The step does not fit {chip.name}. The needed memory is unknown, because t5prep cannot read "
+                f"the message of libtpu {versions()['libtpu']}: {_first(error)}.",
                 code="device.insufficient-memory",
             )
         if "Invalid TPU external name" in error or "topology" in error.lower():
             raise UsageError(
-                f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.',
+                f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}). '
+                "Choose another --tpu.",
                 code="plan.unsupported-topology",
             )
         raise T5prepError(

@@ -94,7 +94,7 @@ def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]
     """Return the question of `options`, and the dataset's split. Raises UsageError for several TPUs or batches."""
     if len(options.tpu) > 1 or len(options.batch) > 1:
         raise UsageError(
-            "Several --tpu or --batch make a table: add --sweep (t5prep.plan_sweep).",
+            "Several values of --tpu or --batch need a table of plans. Add --sweep (Python: t5prep.plan_sweep).",
             code="option.missing-prerequisite",
         )
     (question,), prepared = questions(options, tpus=options.tpu or [TPU])
@@ -105,7 +105,9 @@ def _chosen(values: Mapping[str, object], *, kind: str, without: Sequence[str]) 
     """Return the options in `values`. Raises UsageError if one of the options `without` is set, which `kind` ignores."""
     options = build(PlanOptions, values, owner="plan")
     if useless := changed(options, *without):
-        raise UsageError(f"{' '.join(useless)}: {kind} does not use it. Leave it out.", code="option.inapplicable")
+        raise UsageError(
+            f"{kind} does not use {' '.join(useless)}. Remove {' '.join(useless)}.", code="option.inapplicable"
+        )
     return options
 
 
@@ -270,6 +272,8 @@ def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Cho
     chosen = _chosen(options, kind="--lengths", without=unused)
     question, prepared = _only_question(chosen)
     if prepared is None:
-        raise UsageError("--lengths plans from a dataset's histogram: say which with --data.", code="option.missing")
+        raise UsageError(
+            "--lengths needs a dataset with its histogram of lengths. Name one: --data DATA", code="option.missing"
+        )
     ask = asking.ask if chosen.exact else functools.partial(extending.estimate, asking=asking.ask, say=say)
     return planner.plan_lengths(question, prepared, asking=ask)

@@ -55,7 +55,7 @@ def histogram(split: Split, *, folder: str) -> Histogram:
     joint = joint[joint[:, 2] > 0]
     if not len(joint):
         raise DatasetError(
-            f"{folder} counts no lengths, so none can be planned from it. Prepare the dataset again.",
+            f"{folder} has no histogram of lengths, so its lengths cannot be planned. Prepare the dataset again.",
             code="dataset.missing-lengths",
         )
     return joint

@@ -211,8 +211,9 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
     if model.count("/") == 1 and (hub_shape := _on_the_hub(model)):
         return hub_shape
     raise UsageError(
-        f'"{model}" is neither a published model that plan knows, nor a directory with a config.json, nor a model on the Hub.'
-        f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}.",
+        f'"{model}" is not a published model that plan knows, a directory with config.json, or a '
+        f"model on the Hub.{did_you_mean(name, MODELS)} Name a directory, a model on the Hub, or one "
+        f"of: {', '.join(MODELS)}.",
         code="model.not-found",
     )
 

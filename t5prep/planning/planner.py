@@ -40,7 +40,8 @@ def questions(
     name = model or config.model
     if not name:
         raise UsageError(
-            "Which model? Name one, such as --model t5-base, or a --recipe that has one.", code="option.missing"
+            "No model is named. Name a model, such as --model t5-base, or a --recipe that names a model.",
+            code="option.missing",
         )
     shape = shape_of(name, classes=bool(data and data.manifest.target.classes))
     if data and config.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
@@ -73,12 +74,13 @@ def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -
     """
     if data.settings.is_packed:
         raise DatasetError(
-            f"{data.folder} is packed already; lengths are planned from a dataset that is not.",
+            f"{data.folder} is packed, so its lengths cannot be planned. Use a dataset that is not packed.",
             code="plan.packed-dataset",
         )
     if data.manifest.target.is_aligned:
         raise DatasetError(
-            f"{data.folder} has a label at each token: its targets are as long as its inputs. Ask for --input-length",
+            f"{data.folder} has a label for each token, so its targets are as long as its inputs. Use "
+            "--input-length instead of --lengths.",
             code="plan.token-targets",
         )
     joint = planner.histogram(data.facts, folder=data.folder)

@@ -196,7 +196,8 @@ def check(question: Question) -> None:
     """Raise UsageError if the batch cannot be divided into equal parts, or if a number is too large for any TPU."""
     if question.tpu.devices % question.shard:
         raise UsageError(
-            f"shard is {question.shard}, and {question.tpu.name} has {question.tpu.devices} devices: choose a divisor.",
+            f"The setting shard={question.shard} does not divide the {question.tpu.devices} devices of "
+            f"{question.tpu.name}. Choose a divisor of {question.tpu.devices}.",
             code="device.indivisible-shard",
         )
     batch, devices, parts = question.settings.batch, question.replicas, question.settings.accumulate
@@ -204,27 +205,31 @@ def check(question: Question) -> None:
     for name, number in {"batch": batch, **lengths}.items():
         if number >= 2**31:
             raise UsageError(
-                f"The {name} is {number:,}, and no program takes more than {2**31 - 1:,}.", code="option.out-of-range"
+                f"The {name} {number:,} is too large for any program. Use at most {2**31 - 1:,}.",
+                code="option.out-of-range",
             )
     weights = _weight_bytes(question.shape)
     if weights > MOST_WEIGHT_BYTES:
         raise UsageError(
-            f"The weights of {question.settings.model[:200]} take {byte_sizes.text(weights)}, and the largest TPU holds "
-            f"{byte_sizes.text(MOST_WEIGHT_BYTES)}: fetch its config.json again.",
+            f"The weights of {question.settings.model[:200]} take {byte_sizes.text(weights)}, but the "
+            f"largest TPU holds {byte_sizes.text(MOST_WEIGHT_BYTES)}. Fetch the config.json of the model "
+            "again.",
             code="plan.oversized-model",
         )
     row = question.shape.products(input_length=question.input_length, target_length=question.target_length)
     if (products := batch * row) > MOST_PRODUCTS:
         raise UsageError(
-            f"A step of this is {float(products):.1e} multiplications, and no TPU makes more than {float(MOST_PRODUCTS):.1e} "
-            "in an hour: choose a smaller --batch or --input-length.",
+            f"A step needs {float(products):.1e} multiplications, but no TPU computes more than "
+            f"{float(MOST_PRODUCTS):.1e} in an hour. Use a smaller --batch or --input-length.",
             code="plan.oversized-step",
         )
     if batch < 1 or batch % (devices * parts):
         unit = devices * parts
         raise UsageError(
-            f"A batch of {batch} cannot be cut into equal parts for {devices} {'devices' if question.shard == 1 else 'replicas'}"
-            f"{f' and {parts} accumulated parts' if parts > 1 else ''}: try --batch {max(unit, batch // unit * unit)}.",
+            f"A batch of {batch} cannot be divided equally among {devices} "
+            f"{'devices' if question.shard == 1 else 'replicas'}"
+            f"{f' and {parts} accumulated parts' if parts > 1 else ''}. Use --batch "
+            f"{max(unit, batch // unit * unit)}.",
             code="device.indivisible-batch",
         )
 
@@ -277,6 +282,7 @@ def _source() -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     raise UsageError(
-        f"TensorFlow is not installed, and plan compiles its step: {install_command('train', 'plan')}",
+        "TensorFlow is not installed, but t5prep plan needs it to build the step. Install it: "
+        f"{install_command('train', 'plan')}",
         code="install.extra-missing",
     )

@@ -144,12 +144,13 @@ class BlockExamples:
         """Return the TaskError for an exception of the task, with the row and the line of the task's code."""
         code = getattr(self._task.task.to_example, "__code__", None)
         code_line = registry.line_of(error, code.co_filename) if code else ""
-        unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
+        unread = " t5prep reads only the columns that its Columns name." if isinstance(error, KeyError) else ""
         of, number = block.places(np.array([row.number]))
         name = block.files[int(of[0])][0]
         return TaskError(
-            f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.describe_error(error)}"
-            f"{f' ({code_line})' if code_line else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}",
+            f"The task {self._task.name} fails at {name}, row {number[0]}: "
+            f"{registry.describe_error(error)}{f' ({code_line})' if code_line else ''}. Fix its "
+            f"to_example, or raise Reject for such rows.{unread}",
             code="task.example-failure",
         )
 

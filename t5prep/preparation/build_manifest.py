@@ -89,7 +89,8 @@ def assemble(
     rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
     if results.rejected_file.lines != left_out:
         raise BalanceError(
-            f"{left_out:,} rows made no record, and {results.rejected_file.lines:,} are written.",
+            f"{left_out:,} rows made no record, but {results.rejected_file.lines:,} rejected rows are "
+            "written. This is a bug of t5prep. Report it with this message.",
             code="pipeline.row-count-mismatch",
         )
     warnings = warnings_of(
@@ -154,8 +155,9 @@ def check_classes(texts: TextCounts, tokenizer: Tokenizer) -> None:
         first_text = by_ids.setdefault(tuple(tokenizer.encode(text)), text)
         if first_text != text:
             raise TaskError(
-                f"The classes {first_text!r} and {text!r} are the same for {tokenizer.name}, which does not know their characters:"
-                f" name them by words that it knows, as in --label-map {first_text}=one,{text}=two",
+                f"{tokenizer.name} encodes the classes {first_text!r} and {text!r} alike, because it does not "
+                "know their characters. Name them with words that it knows, as in --label-map "
+                f"{first_text}=one,{text}=two",
                 code="tokenizer.indistinct-classes",
             )
 

@@ -38,21 +38,21 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset
     dataset, earlier_settings = opened.manifest, opened.manifest.settings
     reason = ""
     if dataset.tokenizer.sha256 != tokenizer.sha256:
-        reason = f"it has the tokenizer {dataset.tokenizer.name}, and this one has {tokenizer.name}"
+        reason = f"its tokenizer is {dataset.tokenizer.name}, not {tokenizer.name}"
     elif different := [name for name in _CUT if getattr(earlier_settings, name) != getattr(settings, name)]:
         reason = f"it was prepared with {as_cli_option(different[0], getattr(earlier_settings, different[0]))}"
     elif dataset.task.hides_spans or earlier_settings.layout == "packed":
-        reason = "its records are not rows: spans are hidden in them, or several rows are packed into one"
+        reason = "its records are not whole rows (spans are hidden, or rows are packed)"
     if reason:
         raise UsageError(
-            f"--dedup-against {data}: texts are compared as they were cut, and {reason}. "
-            "Prepare both with the same tokenizer and lengths",
+            f"--dedup-against {data} cannot be compared with this dataset, because {reason}. Prepare both "
+            "with the same tokenizer and lengths.",
             code="dataset.incomparable",
         )
     if unknown := max((split.unk_rate for split in dataset.splits.values()), default=0):
         print(
-            f"--dedup-against {data}: {unknown:.2%} of its tokens are <unk>, and rows that repeat such a text are not found. A "
-            "tokenizer that knows all characters finds them.",
+            f"{unknown:.2%} of the tokens of --dedup-against {data} are <unk>, so rows that repeat such a text are not found. "
+            "To find them, use a tokenizer that knows all characters.",
             file=sys.stderr,
         )
     return opened

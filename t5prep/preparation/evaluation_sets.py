@@ -46,13 +46,14 @@ def _prepared(data: str, *, split: str = "") -> Iterator[str]:
     splits = dataset.manifest.splits
     if split and split not in splits:
         raise UsageError(
-            f"--decontaminate {data}#{split}: the dataset has the splits {', '.join(splits)}", code="split.unknown"
+            f"--decontaminate {data}#{split} names a split that does not exist. Choose one of: {', '.join(splits)}.",
+            code="split.unknown",
         )
     evaluation_splits = [split] if split else [name for name in splits if name != "train"] or list(splits)
     if unknown := max(splits[name].unk_rate for name in evaluation_splits):
         print(
-            f"--decontaminate {data}: {unknown:.2%} of its tokens are <unk>, and what they stood for is not found. Name the set as "
-            f"it was read: --decontaminate {shlex.quote(dataset.manifest.source.uri)}",
+            f"{unknown:.2%} of the tokens of --decontaminate {data} are <unk>, so their text is not found. Name the source of the "
+            f"set instead: --decontaminate {shlex.quote(dataset.manifest.source.uri)}",
             file=sys.stderr,
         )
     unk_id = dataset.tokenizer.unk_id
@@ -77,7 +78,7 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
                     yield text
     if not has_text:
         raise SourceError(
-            f"--decontaminate {data}: no row of it has a text. Name another set, or leave it out.",
+            f"--decontaminate {data} has no row with a text. Name another evaluation set, or remove the option.",
             code="row.text-missing",
         )
 

@@ -46,7 +46,7 @@ def share(memory: int, *, workers: int) -> Budget:
     least = WORKER_BYTES + SMALLEST_BLOCK * BLOCK_SHARE
     if memory < MAIN_BYTES + least:
         raise UsageError(
-            f"--memory {memory >> 20}MiB: one worker needs {MAIN_BYTES + least >> 20}MiB in all",
+            f"--memory {memory >> 20}MiB is too small for one worker. Use at least {MAIN_BYTES + least >> 20}MiB.",
             code="option.out-of-range",
         )
     fitting = max(1, (memory - MAIN_BYTES) // (WORKER_BYTES + LARGEST_BLOCK * BLOCK_SHARE))
@@ -62,7 +62,7 @@ def check_limit() -> None:
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed != resource.RLIM_INFINITY and allowed < ADDRESS_BYTES:
         raise UsageError(
-            f"There is not enough memory for this: `ulimit -v` allows {allowed >> 20:,} MiB, and {ADDRESS_BYTES >> 20:,} MiB are "
-            "needed, used or not. Allow more: ulimit -v unlimited",
+            f"`ulimit -v` allows {allowed >> 20:,} MiB of address space, but t5prep needs "
+            f"{ADDRESS_BYTES >> 20:,} MiB. Raise the limit: ulimit -v unlimited",
             code="device.address-space-limit",
         )

@@ -53,15 +53,15 @@ def refuse_inside(out: str, *, source: str) -> None:
         return
     if not resolved(out).name:
         raise OutputError(
-            f"{out} is the root of the disk. Choose a folder in it: --out {os.path.join(out, 'data')}",
+            f"{out} is the root of the disk. Choose a folder: --out {os.path.join(out, 'data')}",
             code="output.root-folder",
         )
     if not os.path.isdir(source):
         return
     if resolved(out).is_relative_to(Path(source).resolve()):
         raise OutputError(
-            f"--out {out} lies inside the source {source}, and the next run would read what this one writes. Choose a "
-            "place beside it.",
+            f"--out {out} is inside the source {source}, so the next run would read the output of this "
+            "run. Choose a folder outside the source.",
             code="output.inside-source",
         )
 
@@ -77,7 +77,7 @@ def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = F
     if "://" in str(out) and not gcs.is_gs(out):
         scheme = str(out).partition("://")[0]
         raise OutputError(
-            f"--out {scheme}://…: a dataset is written into a directory or into gs://BUCKET/NAME.",
+            f"--out {scheme}://… is not supported. Choose a directory, or gs://BUCKET/NAME.",
             code="output.unsupported-scheme",
         )
     with _bucket(str(out), new_identity) if gcs.is_gs(out) else _directory(Path(out), new_identity, goes_on=goes_on):
@@ -139,7 +139,7 @@ def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[
     except OSError as error:
         raise atomic_files.write_error(error, out) from error
     try:
-        busy = f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
+        busy = f"Another t5prep is preparing {out}. Wait for it, or choose another --out."
         atomic_files.lock(marker, busy=busy)
         # After locking: another run's files must not be removed.
         _sweep(out, goes_on=goes_on)
@@ -176,7 +176,7 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
             dataset = manifest.load(out)
         except DatasetError:
             raise OutputError(
-                f"{out} holds a manifest that cannot be read. Choose another --out, or remove it.",
+                f"{out} contains a manifest that cannot be read. Choose another --out, or move {out} away.",
                 code="output.damaged-dataset",
             ) from None
         existing_identity = identity(dataset)
@@ -186,7 +186,7 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
         ]
         if differences := [*settings.differences(existing_identity.settings, new_identity.settings), *differences]:
             instead = (
-                "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
+                "remove the dataset." if gcs.is_gs(out) else "replace the dataset: --overwrite"
             )  # nothing in a bucket can be renamed
             raise OutputError(
                 f"{out} holds another dataset (task {dataset.settings.task}, {dataset.records:,} records), prepared with "
@@ -195,8 +195,8 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
             )
     elif entries and (foreign or MARKER not in entries):
         raise OutputError(
-            f"{out} is not empty and holds no dataset of t5prep (it holds {(foreign or sorted(entries))[0]}). "
-            "Choose another --out.",
+            f"{out} is not empty and not a dataset of t5prep: it contains "
+            f"{(foreign or sorted(entries))[0]}. Choose another --out.",
             code="output.foreign-file",
         )
 
@@ -248,7 +248,7 @@ def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool 
     """
     if overwrite and gcs.is_gs(out):
         raise UsageError(
-            f"--overwrite: {out} is in a bucket, where nothing can be renamed. Choose another --out",
+            f"--overwrite cannot replace {out}, because a bucket cannot rename folders. Choose another --out.",
             code="output.unsupported-overwrite",
         )
     final = resolved(out)
@@ -264,7 +264,7 @@ def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool 
     old = _free(final)
     _move(final, old)
     _move(new, final)
-    print(f"{out}: the dataset that was here is now in {old}. Remove it when it is not needed.", file=sys.stderr)
+    print(f"The earlier dataset of {out} was moved to {old}. Remove {old} when you no longer need it.", file=sys.stderr)
 
 
 def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
@@ -282,12 +282,14 @@ def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
     entries = sorted(path.name for path in final.iterdir())
     if MARKER in entries:
         raise OutputError(
-            f"--overwrite: {out} is being prepared by another t5prep, or one was killed there.", code="output.locked"
+            f"--overwrite cannot replace {out}, because another t5prep is preparing it or was killed "
+            "there. Wait for it, or choose another --out.",
+            code="output.locked",
         )
     if strangers := [name for name in entries if not is_of_dataset(name)]:
         raise OutputError(
-            f"--overwrite: {out} also holds {strangers[0]}, which is not part of a dataset. Move it away, or choose "
-            "another --out.",
+            f"--overwrite cannot replace {out}, because it contains {strangers[0]}, which is not part of "
+            f"a dataset. Move {strangers[0]} away, or choose another --out.",
             code="output.foreign-file",
         )
     return True

@@ -125,15 +125,15 @@ class RowTracer:
                 trace = made_row.trace
         except T5prepError as error:
             trace.notes.append(
-                f"Of this row only what the dataset itself knows is told, because its source is not read again: {error}"
+                f"Showing only what the dataset records, because the source could not be read again: {error}"
             )
         if made_row and not found_records and made_row.record_id is not None:
             found_records = list(self.records(made_row.record_id)) or self._begun_in(made_row)
             rejected = list(self._rejected(f"{made_row.place[0]}:{made_row.place[1]}"))
         if not found_records and not rejected and made_row is None:
             raise DatasetError(
-                f'No row of {trace.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
-                f"Ids are listed by: t5prep table {trace.data} ids.csv",
+                f'No record, rejected row or source row of {trace.data} has the id "{id}". List all ids: '
+                f"t5prep table {trace.data} ids.csv",
                 code="row.unknown-id",
             )
         # The rejected line of this row, if it made no record. Another row may have the same id.
@@ -146,7 +146,7 @@ class RowTracer:
                 differs = made_row is not None and not self._agree(made_row, found_records[0])
                 self._add_record(trace, found_records[0])
             if differs:
-                trace.notes.append("What the steps make of the row today is not what its record holds.")
+                trace.notes.append("The current steps make another record of this row than the dataset holds.")
         other_records = found_records[1 if line is None else 0 :]
         trace.also = [{"id": entry.id, "shard": entry.shard, "number": entry.number} for entry in other_records]
         if line is not None:
@@ -299,7 +299,8 @@ class RowTracer:
         files = self._manifest.source.files
         if not entry or entry["file"] >= len(files):
             raise DatasetError(
-                f"{self.dataset.at(shard_files.ORIGINS)} is not of these shards. {shard_files.AGAIN}",
+                f"{self.dataset.at(shard_files.ORIGINS)} does not match the shards of this dataset. "
+                f"{shard_files.AGAIN}",
                 code="dataset.altered",
             )
         return entry | {"file": files[entry["file"]].name}

@@ -99,7 +99,8 @@ def plan_shards(
     max_records = max(records.values())
     if shards is not None and shards > max_records:
         raise UsageError(
-            f"--shards {shards}: the largest split has only {max_records:,} examples. Ask for at most that many.",
+            f"--shards {shards} is too many, because the largest split has only {max_records:,} examples. "
+            f"Use at most {max_records:,} shards.",
             code="option.out-of-range",
         )
     specs = []

@@ -90,7 +90,8 @@ class SourceRows:
         chain = Chain(self._settings.filter)
         if chain.files() != self.dataset.manifest.filter_files:
             raise SourceError(
-                "a file that its filters read is not the one that made the dataset.", code="filter.altered"
+                "a file read by the filters is not the file that made the dataset. Restore that file.",
+                code="filter.altered",
             )
         return chain
 
@@ -112,11 +113,11 @@ class SourceRows:
             public_uri = addresses.public(uri)
             if not all(map(addresses.is_known, sources.uris_of(described.uri))):
                 raise SourceError(
-                    f"the manifest names {public_uri}, from which you have read nothing before. If you trust who made the dataset: "
-                    f"--source {shlex.quote(public_uri)}",
+                    f"the manifest names the source {public_uri}, which you have never read before. If you trust "
+                    f"the author of the dataset, name the source: --source {shlex.quote(public_uri)}",
                     code="source.untrusted-address",
                 )
-            print(f"Reading the source again: {public_uri}, as the manifest says", file=sys.stderr, flush=True)
+            print(f"Reading the source that the manifest names: {public_uri}", file=sys.stderr, flush=True)
         ignore_card = bool(self._settings.split_files)
         resolved = sources.resolve_all(uris, include=self.task.files, progress=False, ignore_card=ignore_card)
         selected = row_limit.select_files(resolved, self.task, self._settings).source
@@ -125,7 +126,8 @@ class SourceRows:
         for file in described.files:
             if file.name not in by_name:
                 raise SourceError(
-                    f"{addresses.public(self._source or described.uri)} has no {file.name} any more. Say where it is: --source",
+                    f"{addresses.public(self._source or described.uri)} no longer contains {file.name}. Name its "
+                    "location: --source SOURCE",
                     code="source.not-found",
                 )
         return [by_name[file.name] for file in described.files]
@@ -180,7 +182,9 @@ class SourceRows:
         for file in blocks.files(element):
             if file.bytes != sizes[file.name]:
                 raise SourceError(
-                    f"{file.name} is not the file that made the dataset: it has another size.", code="source.altered"
+                    f"{file.name} is not the file that made the dataset, because its size differs. Name the "
+                    "original source: --source SOURCE",
+                    code="source.altered",
                 )
         for block in row_limit.scan(LimitedFile(element, rows), self._settings, self.task.task.corpus):
             filtered = self.filters.of_table(self.examples_of(block))
@@ -208,7 +212,8 @@ class SourceRows:
         for file in files:
             if file.name not in self._unchanged and sources.checksum(file) != checksums[file.name]:
                 raise SourceError(
-                    f"{file.name} is not the file that made the dataset: it has another checksum.",
+                    f"{file.name} is not the file that made the dataset, because its checksum differs. Name the "
+                    "original source: --source SOURCE",
                     code="source.altered",
                 )
             self._unchanged.add(file.name)

@@ -353,8 +353,8 @@ def _bytes_at(file: int, size: int, offset: int) -> bytes:
         chunk = os.pread(file, size - len(data), offset + len(data))
         if not chunk:
             raise OutputError(
-                "a file of sorted records is shorter than it was written: something changes files that this run still needs. "
-                "Stop that, and start it again: what was tokenized is kept.",
+                "A file of sorted records became shorter while this run still needed it. Stop the program "
+                "that changes files, and run the command again. Tokenized blocks are cached.",
                 code="output.scratch-altered",
             )
         data += chunk

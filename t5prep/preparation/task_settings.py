@@ -71,8 +71,8 @@ def decide(
     splits = set(source_files.splits_of(source.files).values())
     if settings.splits is None and settings.held_out is None and "train" in splits and "validation" not in splits:
         print(
-            f"the files are the splits {', '.join(sorted(splits))}: none is validation, so training will not be evaluated. "
-            "To hold out some rows of train for it: --held-out 0.05",
+            f"The files are the splits {', '.join(sorted(splits))}. None is validation, so training will not be evaluated. "
+            "To hold out rows of train for validation: --held-out 0.05",
             file=sys.stderr,
         )
     return Decided(with_counted_splits(settings, task, source=source), task, source)
@@ -88,14 +88,15 @@ def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
     if chosen.target:
         if (target := values.get("target", "text")) not in ("text", chosen.target):
             raise UsageError(
-                f"--target {target}: the targets of these options are of the kind {chosen.target}. Leave it out",
+                f"--target {target} contradicts the other options, which make targets of the kind "
+                f"{chosen.target}. Remove --target.",
                 code="option.conflict",
             )
         values["target"] = chosen.target
     elif (kind := TARGETS.get(values.get("target", ""))) and kind.column:
         raise UsageError(
-            f"--target {kind.name}: {chosen.name} has none. The task text2text has them, in the column that "
-            f"{task_options.flag(kind.column)} names",
+            f"--target {kind.name} is not possible with the task {chosen.name}. Use the task text2text, "
+            f"and name the column with {task_options.flag(kind.column)}.",
             code="option.inapplicable",
         )
     return Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
@@ -125,15 +126,16 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
     if isinstance(task.spans, Masks):
         if not tokenizer.is_encoders:
             raise UsageError(
-                f"{settings.task} is for encoders, and {tokenizer.name} is a T5's tokenizer: take an encoder's, as "
-                "--tokenizer answerdotai/ModernBERT-base, or prepare span_corruption",
+                f"{settings.task} needs an encoder's tokenizer, but {tokenizer.name} is a T5 tokenizer. Use, "
+                "for example, --tokenizer answerdotai/ModernBERT-base, or prepare span_corruption instead.",
                 code="tokenizer.encoder-required",
             )
         masking.check(task.spans.rate, tokenizer)
         return dataclasses.replace(settings, target="tokens", marker="none")
     if settings.target == "tokens":
         raise UsageError(
-            f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead",
+            f"--target tokens is not possible with {settings.task}, which makes its own targets. Prepare "
+            "masked_language instead.",
             code="option.inapplicable",
         )
     if settings.target == "text" and not tokenizer.is_encoders:
@@ -141,23 +143,26 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         return settings
     target = _head_target(settings.target, task.classes)
     if target.takes_classes and not task.classes:
-        reason = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
-        advice = "take a task with classes (t5prep tasks)"
+        reason = (
+            f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class needs classes"
+        )
+        advice = "Choose a task with classes (t5prep tasks)"
         if "label_map" in settings.options:
-            advice = "name its classes, as in --label-map good=good,bad=bad"
+            advice = "Name its classes, as in --label-map good=good,bad=bad"
         raise UsageError(
-            f"{reason}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
-            "(--tokenizer google-t5/t5-base)",
+            f"{reason}, but {settings.task} has no classes. {advice}, or prepare it for a T5 (--tokenizer "
+            "google-t5/t5-base).",
             code="task.missing-classes",
         )
     if settings.is_packed:
         raise UsageError(
-            "--layout packed: a classification has one class for each row. Use --layout padded or ragged",
+            "--layout packed is not possible for a classification, because each row has its own class. "
+            "Use --layout padded or --layout ragged.",
             code="option.inapplicable",
         )
     if settings.keep_newlines:
         raise UsageError(
-            "--keep-newlines is for texts that are written out: leave it out of a classification",
+            "--keep-newlines is for generated texts, but this dataset has classes. Remove --keep-newlines.",
             code="option.inapplicable",
         )
     length = target.length(settings.input_length)
@@ -176,8 +181,8 @@ def check(settings: Settings, task: ChosenTask) -> None:
         _check_spans(settings, task)
     if settings.long == "split" and not task.task.never_cut:
         raise UsageError(
-            f"--long split: the target of {settings.task} does not follow the input word by word, so its parts would have no "
-            "targets of their own. Use --long cut or --long reject",
+            f"--long split needs targets that follow the input word by word, but those of {settings.task} "
+            "do not. Use --long cut or --long reject.",
             code="option.inapplicable",
         )
     Chain(settings.filter)
@@ -200,14 +205,18 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
         (
             (newlines.NUMBER + 1) * settings.keep_newlines,
             f"keeps newlines as {newlines.SENTINEL}",
-            "no --keep-newlines",
+            "Remove --keep-newlines",
         ),
-        (spans, f"hides up to {spans} spans of an input behind sentinels", "a T5's tokenizer, or shorter inputs"),
+        (
+            spans,
+            f"hides up to {spans} spans of an input behind sentinels",
+            "Use a T5 tokenizer, or a smaller --input-length",
+        ),
     ):
         if needed > tokenizer.sentinels:
             raise UsageError(
-                f"{settings.task} {purpose}, and the vocabulary of {tokenizer.name} has {tokenizer.sentinels or 'no'} sentinels"
-                f" (<extra_id_0>, or Gemma's <unused0>): take {instead}.",
+                f"{settings.task} {purpose}, but the vocabulary of {tokenizer.name} has "
+                f"{tokenizer.sentinels or 'no'} sentinels (<extra_id_0>, or Gemma's <unused0>). {instead}.",
                 code="tokenizer.missing-sentinels",
             )
 
@@ -216,25 +225,28 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
     """Raise UsageError for settings that do not fit concatenated texts with hidden spans."""
     if settings.keep_newlines:
         raise UsageError(
-            f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
-            "Leave the flag out",
+            f"--keep-newlines is not possible with {settings.task}, because {newlines.SENTINEL} marks a "
+            "hidden span and cannot stand for a newline. Remove --keep-newlines.",
             code="option.inapplicable",
         )
     if settings.is_packed or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
         raise UsageError(
-            f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded",
+            f"--layout {settings.layout} is not possible with {settings.task}, because its rows are "
+            "already full. Use --layout padded.",
             code="option.inapplicable",
         )
     targets = _target_length(task, settings.input_length)
     if isinstance(task.spans, Masks) and settings.input_length < 4:
         raise UsageError(
-            f"--input-length {settings.input_length}: two of them are special tokens. Ask for 4 or more",
+            f"--input-length {settings.input_length} is too small, because two of the tokens are special "
+            "tokens. Use at least 4.",
             code="option.out-of-range",
         )
     if targets > settings.target_length:
         raise UsageError(
-            f"--target-length {settings.target_length}: inputs of {settings.input_length} tokens have targets of {targets}. "
-            f"Ask for --target-length {targets}",
+            f"--target-length {settings.target_length} is too small, because inputs of "
+            f"{settings.input_length} tokens have targets of {targets} tokens. Use --target-length "
+            f"{targets}",
             code="option.out-of-range",
         )
 
@@ -261,8 +273,8 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
         pieces = tokenizer.encode(word)
         if len(pieces) + 1 > settings.target_length:
             raise TokenizerError(
-                f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
-                f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}",
+                f'The class word "{word}" has {len(pieces)} tokens in {tokenizer.name}, so with EOS it '
+                f"exceeds --target-length {settings.target_length}. Use --target-length {len(pieces) + 1}",
                 code="task.oversized-class",
             )
     elements = blocks.match(source.files, task.pairs)
@@ -290,20 +302,24 @@ def _check_columns(
     missing, block, advice = column_checks.find_missing(scanned, required_columns, name=name)
     detected_kind = formats.detect(name, FileOptions(settings.format), otherwise="text").kind
     if block and detected_kind == "tsv" and block.format.kind == "csv":
-        print(f"{name} has quotes as CSV has them, and is read so (--format tsv keeps them)", file=sys.stderr)
+        print(
+            f"{name} is quoted like CSV, and is read as such. To keep the quotes in the texts: --format tsv",
+            file=sys.stderr,
+        )
     if block and missing:
         record = next((row.record for row in blocks.read(block) if row.record), {})
         if not settings.records and (path := json_documents.suggest(record)):
             raise SourceError(
-                f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"',
+                f"{name} is one JSON document with the keys {', '.join(record)}. Name the path to its rows: "
+                f'--records "{path}"',
                 code="file.missing-records-path",
             )
         if is_alone or advice:
             instead = ""
         elif block.format.kind == "text":
-            instead = " Where each file is a row, it has the columns text, folder and file: --format document"
+            instead = " To read each file as a row with the columns text, folder and file: --format document"
         else:
-            instead = f" To leave the file out: --skip-files {shlex.quote(name)}"
+            instead = f" To skip the file: --skip-files {shlex.quote(name)}"
         raise SourceError(f"{name} has no column {missing}{instead}", code="column.missing")
 
 
@@ -331,7 +347,9 @@ def with_label_names(definition: Definition, task: ChosenTask, requested: Settin
     settings = complete(task, requested, source=source)
     label_map = formats.label_map(names, are_named=_has_names(source, column, names, settings, task))
     if not label_map:
-        print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
+        print(
+            f"{column} keeps its numbers, because some names contain a comma or =: {', '.join(names)}", file=sys.stderr
+        )
         return task
     return definition.choose({**options, "label_map": label_map})
 
@@ -367,13 +385,14 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
             class_values.update(pc.unique(split_names(targets).values).to_pylist())
             if len(class_values) > MOST_CLASSES:
                 raise UsageError(
-                    f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
-                    "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)",
+                    f"{column} has more than {MOST_CLASSES:,} different values, which is too many for classes. "
+                    "Name another --targets-column, or prepare the dataset for a T5 (--tokenizer "
+                    "google-t5/t5-base).",
                     code="column.excess-classes",
                 )
     if not class_values and reason:
         raise SourceError(
-            f"{column} has no classes, because no row makes an example. The first one: {reason}",
+            f"{column} has no classes, because no row makes an example. The first row was rejected: {reason}",
             code="row.example-missing",
         )
     names = sorted(
@@ -382,7 +401,8 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     )
     if wrong := [name for name in names if "," in name or "=" in name]:
         raise UsageError(
-            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma and no =. Change it in the source',
+            f'{column} has the value "{wrong[0][:60]}", but the name of a class cannot contain a comma or '
+            "=. Change the value in the source.",
             code="column.invalid-class",
         )
     if names:
@@ -403,7 +423,7 @@ def with_card_options(source: Resolved, requested: Settings) -> Settings:
     of_card = {name: value for name, value in completed.items() if value != getattr(options, name)}
     for name, value in of_card.items():
         shown_value = "tab" if value == "\t" else value
-        print(f"as the card says: {task_options.as_cli_option(name, shown_value)}", file=sys.stderr)
+        print(f"Option from the dataset card: {task_options.as_cli_option(name, shown_value)}", file=sys.stderr)
     return dataclasses.replace(requested, **of_card)
 
 
@@ -417,7 +437,7 @@ def with_splits(source: Resolved, task: ChosenTask, requested: Settings) -> Reso
         print(message, file=sys.stderr)
     if selected.splits and "train" not in selected.splits:
         print(
-            f"splits are {', '.join(sorted(selected.splits))}, and none is train. {split_names.ADVICE}",
+            f"The splits are {', '.join(sorted(selected.splits))}, and none is train. {split_names.ADVICE}",
             file=sys.stderr,
         )
     return selected.source
@@ -448,7 +468,7 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
     if unlabelled:
         name, lacks = next(iter(unlabelled.items()))
         print(
-            f"not read, because without a target there is nothing to evaluate: {source_files.format_names(list(unlabelled))} "
+            f"Skipping files without a target to evaluate: {source_files.format_names(list(unlabelled))} "
             f"({name} has no column {lacks.partition(';')[0]})",
             file=sys.stderr,
         )
@@ -519,8 +539,8 @@ def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> di
     if remaining_counts:
         name = list(counts)[-len(remaining_counts)]
         raise UsageError(
-            f"--splits {name}={counts[name]}: there are {rows:,} rows that make an example, and others need some too. "
-            "Ask for fewer",
+            f"--splits {name}={counts[name]} is too large: only {rows:,} rows make an example, and the "
+            "other splits need some of them. Use a smaller number.",
             code="split.insufficient-rows",
         )
     remaining_share = 1 - edges[-1]

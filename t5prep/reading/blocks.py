@@ -167,8 +167,8 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
         if block.format.kind == "parquet":  # counted by the program that wrote the file
             raise SourceError(f"{counts}. The file is damaged: fetch it again.")
         raise BalanceError(
-            f"{block.file.name}: {block.rows:,} rows from row {block.first_row:,} on were counted, and {count:,} were "
-            "read. This is a mistake of t5prep, and nothing was prepared. Please report it with this file",
+            f"{block.file.name} has {block.rows:,} rows from row {block.first_row:,} on, but {count:,} "
+            "were read. This is a bug of t5prep, and nothing was prepared. Report it with this file.",
             code="pipeline.row-count-mismatch",
         )
 
@@ -201,7 +201,8 @@ def content(block: Block) -> bytes:
         data = file.read(block.size)
     if len(data) != block.size:
         raise SourceError(
-            f"{block.file.path} became shorter while it was read. Let it be written to its end first.",
+            f"{block.file.path} became shorter during reading. Wait until the file is complete, and run "
+            "the command again.",
             code="source.concurrent-change",
         )
     return data
@@ -276,8 +277,8 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
     for name in columns or block.columns:
         if block.columns.count(name) > 1:
             raise SourceError(
-                f'{block.file.name} has {block.columns.count(name)} columns named "{name}", and which one is meant cannot '
-                "be told. Give each a name of its own in the first line of the file.",
+                f'{block.file.name} has {block.columns.count(name)} columns named "{name}". Rename them in '
+                "the first line of the file, so that each name is unique.",
                 code="column.duplicate",
             )
 
@@ -336,7 +337,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                 for row in text_rows.read(line, format, columns=columns, first=1)
             ):
                 raise SourceError(
-                    f"{file.name} names its columns in its first line, {','.join(columns)}: leave out --columns",
+                    f"The first line of {file.name} already names its columns: {','.join(columns)}. Remove --columns.",
                     code="file.redundant-columns",
                 )
         end, rows, regular = text_rows.of_buffer(buffer, **_dialect(format), final=final)
@@ -345,8 +346,8 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             rows, regular = 1, False
             if end == len(buffer):
                 raise SourceError(
-                    f"{file.name}: row {first:,} is longer than {longest >> 20} MiB. Is it really {format.kind}? "
-                    "Say its format: --format " + "|".join(formats.KINDS),
+                    f"Row {first:,} of {file.name} is longer than {longest >> 20} MiB, so the file is perhaps not {format.kind}. "
+                    "Name its format: --format " + "|".join(formats.KINDS),
                     code="row.oversized",
                 )
         if end:
@@ -391,8 +392,8 @@ def _delimiter_of(buffer: bytes | bytearray, format: Format, *, name: str) -> st
     delimiter = text_rows.delimiter_of(line[0] if line else b"", columns=len(format.columns))
     if not delimiter:
         raise SourceError(
-            f"{name}: a comma and a semicolon both divide its first line into {len(format.columns)} columns. Say which one "
-            'it is: --delimiter ";"',
+            f"The first line of {name} has {len(format.columns)} columns both with a comma and with a "
+            'semicolon as delimiter. Name the delimiter: --delimiter ";"',
             code="file.ambiguous-delimiter",
         )
     return delimiter
@@ -404,21 +405,24 @@ def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
         text = line.decode(format.encoding)
     except UnicodeDecodeError:
         raise SourceError(
-            f"{name}: its first line, which names the columns, is not {format.written or format.encoding}.",
+            f"The header line of {name}, which names the columns, is not "
+            f"{format.written or format.encoding}. Name the encoding of the file: --encoding NAME",
             code="file.wrong-encoding",
         ) from None
     if format.quoted:
         fields = next((row.fields for row in text_rows.split(text, format.delimiter, format.escape)), [])
         if isinstance(fields, str):
             raise SourceError(
-                f"{name}: its first line, which names the columns, cannot be read ({fields}).",
+                f"The header line of {name}, which names the columns, cannot be read ({fields}). Correct the "
+                "first line of the file.",
                 code="file.invalid-header",
             )
     else:
         fields = next(text_rows.lines(text), "").split("\t")
     if not "".join(fields).strip():
         raise SourceError(
-            f"{name} is empty or has no header line; the first line must name the columns.", code="file.missing-header"
+            f"{name} is empty or has no header line. Name the columns in the first line of the file.",
+            code="file.missing-header",
         )
     return tuple(fields)
 
@@ -461,8 +465,8 @@ def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[
         partner = by_name.get(stem + ends[1 - index])
         if partner is None:
             raise SourceError(
-                f"{file.name} has no {stem + ends[1 - index]} beside it. Name the folder, or both by a glob in quotes: "
-                f'--source "{stem}.*"',
+                f"{file.name} has no partner {stem + ends[1 - index]}. Name the folder, or both files with a "
+                f'quoted glob: --source "{stem}.*"',
                 code="source.missing-pair",
             )
         if index == 0:
@@ -503,7 +507,9 @@ def _lines_of_pair(pair: Pair) -> Iterator[bytes]:
             if None in both:
                 longer, shorter = (pair.source, pair.target) if both[0] is not None else (pair.target, pair.source)
                 raise SourceError(
-                    f"{shorter.name} ends after {number:,} lines, {longer.name} goes on.", code="file.unequal-lines"
+                    f"{shorter.name} ends after {number:,} lines, but {longer.name} has more. Make both files "
+                    "equally long.",
+                    code="file.unequal-lines",
                 )
             # A tab or \r would separate columns or rows; the tokenizer reads them as spaces anyway.
             yield b"\t".join(_ONE_FIELD.sub(b" ", side) for side in both if side is not None) + b"\n"

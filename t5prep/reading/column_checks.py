@@ -61,7 +61,7 @@ def _check_paths(block: Block, names: Sequence[str], *, name: str) -> None:
         lacking = [rows.lacks(record, path) for record in records]
         if lacking and all(lacking) and (value := records[0].get(rows.root(path))) is not None:
             raise SourceError(
-                f'{name} has no column "{path}"; {rows.root(path)} is {json.dumps(value, default=str)[:80]}',
+                f'{name} has no column "{path}", because {rows.root(path)} is {json.dumps(value, default=str)[:80]}',
                 code="column.missing",
             )
 
@@ -84,8 +84,8 @@ def advice(block: Block, required_columns: Sequence[Column]) -> str:
         if len(names) != len(fields):
             names = [f"column_{number}" for number in range(1, len(fields) + 1)]
         options = " ".join(filter(None, (options, f"--columns {shlex.quote(','.join(names))}")))
-        return f" If its first line is a row already, name its columns in their order: {options}"
-    return f" Say what divides its columns: {options}" if options else ""
+        return f" If the first line is already a row, name the columns in order: {options}"
+    return f" Name the delimiter of the columns: {options}" if options else ""
 
 
 def _division(block: Block) -> tuple[str, tuple[str, ...]]:

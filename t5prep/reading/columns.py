@@ -267,7 +267,8 @@ def without_texts(
     reason_note = f": {', '.join(f'{reason} ({number:,})' for reason, number in top_reasons)}" if top_reasons else ""
     column_note = f" in {', '.join(columns)}" if columns else ""
     return SourceError(
-        f"None of the {count:,} rows of {source.uri} has a text{column_note}{reason_note}. Name the column that has it: --column NAME",
+        f"None of the {count:,} rows of {source.uri} has a text{column_note}{reason_note}. Name the "
+        "column with the text: --column NAME",
         code="row.text-missing",
     )
 
@@ -283,5 +284,5 @@ def check(source: Resolved, *, columns: Sequence[str], options: FileOptions) -> 
         scanned = blocks.scan_element(file, options)
         lacking = column_checks.find_missing(scanned, tuple(columns) or ("text",), name=file.name)
         if lacking.column:
-            otherwise = "" if lacking.advice else " Say which hold the text: --column NAME"
+            otherwise = "" if lacking.advice else " Name the column with the text: --column NAME"
             raise SourceError(f"{file.name} has no column {lacking.column}{otherwise}", code="column.missing")

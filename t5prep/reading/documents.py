@@ -21,8 +21,8 @@ def lines(reader: Readable, *, encoding: str, name: str) -> Iterator[bytes]:
         size += len(chunk)
         if size > MAX_BYTES:
             raise SourceError(
-                f"{name} has more than {MAX_BYTES >> 20} MiB, which is too much for one document. To read each line as a row: "
-                "--format text",
+                f"{name} has more than {MAX_BYTES >> 20} MiB, which is too large for one document. To read "
+                "each line as a row: --format text",
                 code="file.oversized-document",
             )
         parts.append(decoder.decode(chunk))

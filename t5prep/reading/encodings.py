@@ -81,14 +81,14 @@ class Recoded:
 
 # Magic numbers of files that are not text, and how to read such files.
 _NO_TEXT = {
-    b"\x28\xb5\x2f\xfd": "packed by zstd: let its name end in .zst",
-    b"\x1f\x8b": "packed by gzip: let its name end in .gz",
-    b"BZh": "packed by bzip2: let its name end in .bz2",
-    b"\xfd7zXZ": "packed by xz: let its name end in .xz",
-    b"\x04\x22\x4d\x18": "packed by lz4: unpack it, or pack it by gzip",
-    b"PK\x03\x04": "a zip archive or a spreadsheet: name an archive .zip, save a table as CSV",
-    b"PAR1": "Parquet: say --format parquet",
-    b"%PDF": "a PDF: take its text out of it",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd. Rename it to end in .zst",
+    b"\x1f\x8b": "compressed with gzip. Rename it to end in .gz",
+    b"BZh": "compressed with bzip2. Rename it to end in .bz2",
+    b"\xfd7zXZ": "compressed with xz. Rename it to end in .xz",
+    b"\x04\x22\x4d\x18": "compressed with lz4. Unpack it, or compress it with gzip",
+    b"PK\x03\x04": "a zip archive or a spreadsheet. Rename an archive to end in .zip, or save a table as CSV",
+    b"PAR1": "Parquet. Add --format parquet",
+    b"%PDF": "a PDF. Extract its text",
 }
 
 
@@ -125,14 +125,14 @@ def check_name(encoding: str) -> None:
     except (LookupError, ValueError):  # ValueError: a codec without a space, or NUL in the name
         if "\0" not in encoding and _is_codec(encoding):
             raise UsageError(
-                f'--encoding "{encoding}" decodes no text. Try utf-8.', code="option.invalid-encoding"
+                f'--encoding "{encoding}" does not decode text. Try utf-8.', code="option.invalid-encoding"
             ) from None
         raise UsageError(
             f'--encoding "{encoding}" is not an encoding that Python knows. Try utf-8.', code="option.invalid-encoding"
         ) from None
     if codecs.lookup(encoding).name in ("idna", "punycode"):
         raise UsageError(
-            f'--encoding "{encoding}" is of names of hosts, and not of text. Try utf-8.', code="option.invalid-encoding"
+            f'--encoding "{encoding}" is for host names, not for text. Try utf-8.', code="option.invalid-encoding"
         )
 
 
@@ -158,18 +158,14 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
             return
         if packed := next((words for magic, words in _NO_TEXT.items() if head.startswith(magic)), ""):
-            raise SourceError(f"{name} is {packed}, and no text.", code="file.binary-content") from None
+            raise SourceError(f"{name} is not text, but {packed}.", code="file.binary-content") from None
         line = len(_LINE_END.findall(head, 0, error.start)) + 1
         # Near the first invalid byte: ASCII text before it fits each encoding.
         guess = likely(head[max(0, error.start - 4096) :])
         tried = codecs.lookup(guess).name == codecs.lookup(format.encoding).name
         raise SourceError(
             f"{name} is not {format.encoding}: byte 0x{head[error.start]:02x} in line {line}. "
-            + (
-                "It is not text in any encoding that fits."
-                if tried
-                else f"Say what it is; it looks like --encoding {guess}"
-            ),
+            + ("No other encoding fits either." if tried else f"Name its encoding, probably: --encoding {guess}"),
             code="file.wrong-encoding",
         ) from None
 

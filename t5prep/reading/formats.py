@@ -104,7 +104,7 @@ def options_of_card(source: Resolved) -> dict[str, str]:
             card_options[field] = f"{value}[]" if field == "records" else value
         else:
             raise SourceError(
-                f"{source.uri}: its card says {name}={value!r:.60}, which cannot be obeyed. {ADVICE}",
+                f"The dataset card of {source.uri} sets {name}={value!r:.60}, which t5prep does not support. {ADVICE}",
                 code="source.invalid-card",
             )
     return card_options
@@ -130,27 +130,36 @@ def detect(
     Raises UsageError, and SourceError for `records` of a file that is not JSON.
     """
     if options.format and options.format not in KINDS:
-        raise UsageError(f'--format "{options.format}": it is one of {", ".join(KINDS)}', code="option.unknown-choice")
+        raise UsageError(
+            f'--format "{options.format}" is not a known format. Choose one of: {", ".join(KINDS)}.',
+            code="option.unknown-choice",
+        )
     kind = options.format or _kind(name) or otherwise
     _refuse_unreadable(name)
     if not kind:
         raise UsageError(
-            f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}",
+            f"The name {name} does not show the format of the file. Name the format: --format {'|'.join(KINDS)}",
             code="file.unknown-format",
         )
     if options.delimiter and kind != "csv":
-        raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {kind}.", code="option.inapplicable")
+        raise UsageError(
+            f"--delimiter is for CSV, but {name} is {kind}. Remove --delimiter, or add --format csv.",
+            code="option.inapplicable",
+        )
     if options.escape and kind != "csv":
         raise UsageError(
-            f"--escape is for CSV, and {name} is {kind}. For a TSV with it: --format csv --delimiter tab",
+            f"--escape is for CSV, but {name} is {kind}. To read a TSV with an escape character: --format "
+            "csv --delimiter tab",
             code="option.inapplicable",
         )
     if options.names and kind not in ("csv", "tsv", "conll"):
         raise UsageError(
-            f"--columns names the columns of CSV, TSV and CoNLL, and {name} is {kind}.", code="option.inapplicable"
+            f"--columns is for CSV, TSV and CoNLL, but {name} is {kind}. Remove --columns.", code="option.inapplicable"
         )
     if options.records and kind != "jsonl":
-        raise SourceError(f"--records is for JSON documents, and {name} is {kind}.", code="option.inapplicable")
+        raise SourceError(
+            f"--records is for JSON documents, but {name} is {kind}. Remove --records.", code="option.inapplicable"
+        )
     return Format(
         kind,
         options.encoding,
@@ -165,13 +174,13 @@ def _refuse_unreadable(name: str) -> None:
     """Raise UsageError, with a way to convert the file, if its name shows an unsupported format."""
     if unpacked(name).endswith(_SPREADSHEETS):
         raise UsageError(
-            f"{name} is a spreadsheet: save its sheet as CSV, in its program or by "
+            f"{name} is a spreadsheet. Save its sheet as CSV in a spreadsheet program, or in Python: "
             f'pandas.read_excel("{name}").to_csv("rows.csv", index=False)',
             code="file.unsupported-format",
         )
     if unpacked(name).endswith(_ARROW):
         raise UsageError(
-            f"{name} is an Arrow file: save its rows as Parquet, as in "
+            f"{name} is an Arrow file. Save its rows as Parquet in Python: "
             'datasets.load_from_disk("FOLDER")["train"].to_parquet("train.parquet")',
             code="file.unsupported-format",
         )
@@ -200,8 +209,9 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
     known_patterns = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
     if known_patterns:
         raise UsageError(
-            f"the name {strangers[0]} does not say what format it is in, and {len(names) - len(strangers):,} files beside "
-            f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known_patterns[0]}"',
+            f"The name {strangers[0]} does not show its format, but the names of "
+            f"{len(names) - len(strangers):,} other files do. Exclude it with a quoted glob: --source "
+            f'"{uri.rstrip("/")}/**/{known_patterns[0]}"',
             code="file.unknown-format",
         )
 

@@ -61,7 +61,7 @@ def lines_of_document(reader: Readable, *, encoding: str, name: str) -> Iterator
             path = suggest(document)
             records_option = f'--records "{path}"' if path else "--records NAME[]"
             raise SourceError(
-                f"{name} is one JSON document, not JSON lines. Say where its rows are: {records_option}",
+                f"{name} is one JSON document, not JSON lines. Name the path to its rows: {records_option}",
                 code="file.missing-records-path",
             )
         values = rows
@@ -111,7 +111,8 @@ def check_path(path: str) -> None:
     steps = path.split(".")
     if not all(_STEP.fullmatch(step) for step in steps) or not steps[-1].endswith(_ARRAY) or _ARRAY in steps[1:]:
         raise UsageError(
-            f'--records "{path}": it is the way to an array of rows, each array marked by [], as in data[].paragraphs[].qas[]',
+            f'--records "{path}" is not a path to an array of rows. Mark each array with [], as in '
+            "data[].paragraphs[].qas[]",
             code="option.malformed",
         )
 
@@ -131,7 +132,9 @@ def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[
         count += 1
         yield json.dumps(record).encode(encoding) + b"\n"
     if not count:
-        raise SourceError(f"{name} has no rows at --records {path}.", code="file.missing-records")
+        raise SourceError(
+            f"{name} has no rows at --records {path}. Name the path to its array of rows.", code="file.missing-records"
+        )
 
 
 def suggest(record: Record) -> str:
@@ -198,7 +201,11 @@ def _parse_document(reader: Readable, *, encoding: str, name: str) -> JSON:
     """Return the single value of a document. Raises SourceError."""
     values = _values(reader, encoding=encoding, name=name)
     if len(values) != 1:
-        raise SourceError(f"{name} is not one JSON document: {len(values):,} stand in it.", code="file.invalid-json")
+        raise SourceError(
+            f"{name} contains {len(values):,} JSON documents instead of one. If the file is JSON lines, "
+            "remove --records.",
+            code="file.invalid-json",
+        )
     return values[0]
 
 
@@ -209,7 +216,7 @@ def _values(reader: Readable, *, encoding: str, name: str) -> list[JSON]:
         data += chunk
         if len(data) > LARGEST_BYTES:
             raise SourceError(
-                f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first.",
+                f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Convert its rows to JSON lines.",
                 code="file.oversized-document",
             )
     text, values = data.decode(encoding, "surrogateescape"), list[JSON]()
@@ -235,7 +242,10 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
             count = 1
         if offset < len(text) and text[offset] == "]":
             if text[offset + 1 :].strip() or reader.read(1).strip():
-                raise SourceError(f"{name} goes on after the end of its array of rows.", code="file.invalid-json")
+                raise SourceError(
+                    f"{name} has more content after the end of its array of rows. Remove that content.",
+                    code="file.invalid-json",
+                )
             return
         try:
             _, end = decode(text, offset)
@@ -244,7 +254,7 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
                 raise ValueError("the next character decides whether the value is whole")
             if text[next_offset : next_offset + 1] not in (",", "]"):
                 raise SourceError(
-                    f"{name} is not one JSON document: after its row {count:,} comes no comma.",
+                    f"{name} is not one JSON document: a comma is missing after row {count:,} of its array.",
                     code="file.invalid-json",
                 )
         except (ValueError, RecursionError) as error:

@@ -55,7 +55,8 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
             opened.metadata.schema.column(column).path.encode()
     except UnicodeError as error:
         raise SourceError(
-            f"{name}: the name of a column is not UTF-8 ({error}). Rename it, by the program that wrote the file.",
+            f"{name} has a column whose name is not UTF-8 ({error}). Rename the column with the program "
+            "that wrote the file.",
             code="column.invalid-name",
         ) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:

@@ -18,7 +18,7 @@ from t5prep.sources.split_names import is_split_name
 
 # If two formats are equally frequent, `datasets` takes the first of these, otherwise the alphabetically last.
 _PREFERRED = (".parquet", ".jsonl", ".json", ".csv")
-_EXAMPLE = "Write it like this: --split-files train=data/part-*.csv,test=data/held_out.csv"
+_EXAMPLE = "Write, for example: --split-files train=data/part-*.csv,test=data/held_out.csv"
 MAX_LISTED_NAMES = 5
 
 
@@ -51,7 +51,8 @@ def parse_split_files(texts: Sequence[str]) -> dict[str, list[str]]:
             split, _, pattern = item.strip().partition("=")
             if not is_split_name(split) or not pattern.strip():
                 raise UsageError(
-                    f'--split-files "{text}": "{item}" is not SPLIT=GLOB. {_EXAMPLE}', code="option.malformed"
+                    f'--split-files "{text}" contains "{item}", which is not SPLIT=GLOB. {_EXAMPLE}',
+                    code="option.malformed",
                 )
             patterns.setdefault(split, []).append(pattern.strip())
     return patterns
@@ -91,7 +92,9 @@ def select(
     selection = Selection(dataclasses.replace(source, files=tuple(files)), messages)
     for split in sorted(selection.splits):
         if not is_split_name(split):
-            raise SourceError(f'"{split}" is no name of a split here. {split_names.ADVICE}', code="split.invalid-name")
+            raise SourceError(
+                f'"{split}" is not a valid name of a split. {split_names.ADVICE}', code="split.invalid-name"
+            )
     return selection
 
 
@@ -120,23 +123,24 @@ def select_split(
     files, messages = selected.source.files, selected.messages
     available_splits = sorted(selected.splits)
     if split not in ("", ALL, *available_splits):
-        has = f"the splits {', '.join(available_splits)}" if available_splits else "no files that are splits"
+        has = f"the splits {', '.join(available_splits)}" if available_splits else "no splits"
         raise UsageError(
-            f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all", code="split.unknown"
+            f"--split {split} does not exist: {source.uri} has {has}. Remove --split, or use --split all.",
+            code="split.unknown",
         )
     if split == ALL or (len(available_splits) < 2 and not split):
         return selected
     if split:
         read = {split}
     elif otherwise == ALL or "train" not in available_splits:
-        instead = "" if otherwise == EVALUATION else f". For one of them: --split {available_splits[0]}"
-        messages.append(f"the splits {', '.join(available_splits)} are read{instead}")
+        instead = "" if otherwise == EVALUATION else f". To read one of them: --split {available_splits[0]}"
+        messages.append(f"Reading the splits {', '.join(available_splits)}{instead}")
         return selected
     else:
         read = {name for name in available_splits if (name == "train") == (otherwise == TRAINING)}
         unread_splits = ", ".join(name for name in available_splits if name not in read)
-        instead = "" if otherwise == EVALUATION else ": --split all reads every file"
-        messages.append(f"only {', '.join(sorted(read))} is read, not {unread_splits}{instead}")
+        instead = "" if otherwise == EVALUATION else ". To read every file: --split all"
+        messages.append(f"Reading only {', '.join(sorted(read))}, not {unread_splits}{instead}")
     selected_files = tuple(file for file in files if file.split in read)
     return Selection(dataclasses.replace(selected.source, files=selected_files), messages)
 
@@ -149,13 +153,13 @@ def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]
         if not any(matches(file.name) for file in source.files):
             names = [file.name for file in source.files]
             raise UsageError(
-                f"--skip-files {pattern}: {source.uri} has no such file. It has {format_names(names)}.",
+                f"--skip-files {pattern} matches no file of {source.uri}. The source has {format_names(names)}.",
                 code="source.unmatched-pattern",
             )
         remaining_files = [file for file in remaining_files if not matches(file.name)]
     if not remaining_files:
         raise UsageError(
-            f"--skip-files {' --skip-files '.join(patterns)}: {source.uri} has no other file.",
+            f"--skip-files {' --skip-files '.join(patterns)} skips every file of {source.uri}. Remove a pattern.",
             code="source.files-missing",
         )
     return remaining_files
@@ -165,7 +169,7 @@ def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: s
     """Return the files without those about the data (README, LICENSE). `kind` is the format of all files, or ""."""
     names, documents = formats.without_documents([file.name for file in files], kind=kind)
     if documents:
-        messages.append(f"not read, because they are about the data: {format_names(documents)}")
+        messages.append(f"Skipping files about the data: {format_names(documents)}")
     selected_names = set(names)
     return [file for file in files if file.name in selected_names]
 
@@ -182,17 +186,19 @@ def _as_given(
             if not matched_names:
                 names = [file.name for file in files]
                 raise UsageError(
-                    f"--split-files {split}={pattern}: {source.uri} has no such file. It has {format_names(names)}.",
+                    f"--split-files {split}={pattern} matches no file of {source.uri}. The source has "
+                    f"{format_names(names)}.",
                     code="source.unmatched-pattern",
                 )
             for name in matched_names:
                 if splits.setdefault(name, split) != split:
                     raise UsageError(
-                        f"--split-files: {name} is of {splits[name]} and of {split}. Give it one split.",
+                        f"--split-files assigns {name} to two splits, {splits[name]} and {split}. Assign the file to "
+                        "one split.",
                         code="split.overlap",
                     )
     if skipped_names := [file.name for file in files if file.name not in splits]:
-        messages.append(f"not read, because --split-files names no split for them: {format_names(skipped_names)}")
+        messages.append(f"Skipping files without a split in --split-files: {format_names(skipped_names)}")
     return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
 
 
@@ -211,7 +217,7 @@ def _by_name(
     if not splits.of:
         if len(files) > 1 and (hints := split_names.hints([file.name for file in files])):
             messages.append(
-                f"the names of files tell no split ({format_names(hints)}), so rows of all are drawn into splits. "
+                f"The file names show no split ({format_names(hints)}), so the rows of all files are drawn into splits. "
                 f"{split_names.ADVICE}"
             )
         return list(files)
@@ -219,7 +225,7 @@ def _by_name(
         return [dataclasses.replace(file, split=splits.of.get(file.name, "")) for file in files]
     if splits.others:
         messages.append(
-            f"not read, because their names tell no split, as those of other files do: {format_names(splits.others)}. "
+            f"Skipping files whose names show no split, although other names do: {format_names(splits.others)}. "
             f"{split_names.ADVICE}"
         )
     return [dataclasses.replace(file, split=splits.of[file.name]) for file in files if file.name in splits.of]
@@ -262,8 +268,8 @@ def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Ma
         ]
         if skipped_names:
             messages.append(
-                f"not read, because {f'the split {split}' if split else 'a split'} is read in one format, and "
-                f"{_reason(families, main_family)}: {format_names(skipped_names)}. With prepare, to read these: --skip-files "
+                f"Skipping files, because {f'the split {split}' if split else 'a split'} is read in one format, and "
+                f"{_reason(families, main_family)}: {format_names(skipped_names)}. To read these with prepare: --skip-files "
                 f"'{_example([file.name for file in group], skipped_names)}'"
             )
         selected_files += [file for file in group if file.name not in set(skipped_names)]
@@ -292,7 +298,7 @@ def _reason(families: Sequence[str], main_family: str) -> str:
     """Return why a format is read instead of others, as the end of a sentence.
 
     >>> _reason(["csv", "jsonl", "jsonl"], "jsonl"), _reason(["csv", "jsonl"], "jsonl")
-    ('most of its files are jsonl', 'jsonl comes before csv where as many files have it')
+    ('most of its files are jsonl', 'jsonl is preferred to csv if equally many files have it')
     """
     family_counts = collections.Counter(filter(None, families))
     tied_families = [
@@ -301,7 +307,7 @@ def _reason(families: Sequence[str], main_family: str) -> str:
         if family != main_family and count >= family_counts[main_family]
     ]
     if tied_families:
-        return f"{main_family} comes before {' and '.join(tied_families)} where as many files have it"
+        return f"{main_family} is preferred to {' and '.join(tied_families)} if equally many files have it"
     return f"most of its files are {main_family}"
 
 

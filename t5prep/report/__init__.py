@@ -28,7 +28,8 @@ def write(
         page = training.page(data, answers=answers)
     elif answers:
         raise UsageError(
-            f"{data} is not a training run, and answers (--answers {answers}) are of one.", code="run.foreign-folder"
+            f"--answers {answers} needs a training run, but {data} is not a run. Name a run, or remove --answers.",
+            code="run.foreign-folder",
         )
     elif "://" not in str(data) and not Path(data).exists():
         raise DatasetError(

@@ -387,7 +387,8 @@ def answers_of(run: str, predictions: str | None) -> str | None:
         ) from error
     if ANSWERS not in names:
         raise UsageError(
-            f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.join(run, ANSWERS)}",
+            f"{run} has no saved answers. Save them: t5prep eval --model {run} --predictions "
+            f"{paths.join(run, ANSWERS)}",
             code="answer.missing",
         )
     return paths.join(run, ANSWERS)

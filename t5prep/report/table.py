@@ -74,7 +74,7 @@ def table(
         return tables.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError(
-            "Rejected rows are in no split and have no predictions: leave --split and --predictions out.",
+            "Rejected rows have neither a split nor predictions. Remove --split and --predictions.",
             code="option.conflict",
         )
     from t5prep.preparation.source_rows import (
@@ -111,11 +111,12 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
                 text_rows = zip(itertools.repeat(file), numbers.tolist(), *(text.to_pylist() for text in texts))
                 waiting.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?, ?)", text_rows)
         except T5prepError as error:
-            message = f"The texts of rejected rows are not there, because their source is not read again: {error}"
+            message = f"The texts of rejected rows are missing, because the source could not be read again: {error}"
             print(message, file=sys.stderr, flush=True)
         except sqlite3.Error as error:
             raise OutputError(
-                f"The texts of rejected rows find no room in {tempfile.gettempdir()} ({error}). Set TMPDIR to another folder.",
+                f"{tempfile.gettempdir()} has no space for the texts of rejected rows ({error}). Set TMPDIR "
+                "to another folder.",
                 code="output.temporary-folder-unwritable",
             ) from error
         find = "SELECT input, target FROM texts WHERE file = ? AND row = ?"

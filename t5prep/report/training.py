@@ -62,7 +62,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         lines = sorted(_lines(run), key=lambda line: line.step)
         names = paths.names(run)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DatasetError(f"{run} is a run that cannot be read ({error}).", code="run.unreadable") from error
+        raise DatasetError(f"The run {run} cannot be read ({error}).", code="run.unreadable") from error
     evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
         evaluation = _answers(paths.join(run, ANSWERS), content=paths.read(paths.join(run, ANSWERS)))

@@ -111,7 +111,7 @@ def resolve_all(
     """
     if repeated := [uri for uri, count in collections.Counter(uris).items() if count > 1]:
         raise SourceError(
-            f"--source {addresses.public(repeated[0])} is given twice. Give it once.", code="option.repeated"
+            f"--source {addresses.public(repeated[0])} appears twice. Name each source once.", code="option.repeated"
         )
     parts = [resolve(uri, include=include, progress=progress, ignore_card=ignore_card) for uri in uris]
     if len(parts) == 1:
@@ -132,7 +132,7 @@ def resolve_all(
     has_splits = [any(file.split for file in part.files) for part in parts]
     if any(has_splits) and not all(has_splits):
         raise SourceError(
-            f"{joined}: the card of one tells splits, and others have none. {split_names.ADVICE}",
+            f"Some of the sources {joined} have splits, but others have none. {split_names.ADVICE}",
             code="split.ambiguous",
         )
     return Resolved(
@@ -155,7 +155,8 @@ def _merge(cards: Iterable[Mapping[str, T]], *, uri: str) -> dict[str, T]:
         for name, value in card.items():
             if merged.setdefault(name, value) != value:
                 raise SourceError(
-                    f"{uri}: their cards differ in {name}. Prepare each alone.", code="source.card-conflict"
+                    f"The dataset cards of {uri} differ in {name}. Prepare each source separately.",
+                    code="source.card-conflict",
                 )
     return merged
 

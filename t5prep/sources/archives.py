@@ -118,7 +118,7 @@ def refuse_others(name: str) -> None:
     """Raise SourceError for an archive of an unsupported format."""
     if re.search(r"\.(tar\.\w+|7z|rar)$", name, re.IGNORECASE) and not is_tar(name):
         raise SourceError(
-            f"{name} is an archive that cannot be read. Unpack it, and name the directory.",
+            f"{name} is an archive of a format that t5prep does not support. Unpack it, and name the directory.",
             code="file.unsupported-archive",
         )
 
@@ -169,7 +169,8 @@ def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, in
         info = opened.getinfo(member)
     except KeyError:
         raise SourceError(
-            f"{name} has no member {member}; it was changed since it was listed.", code="source.concurrent-change"
+            f"{name} changed after its files were listed: the member {member} is missing. Run the command again.",
+            code="source.concurrent-change",
         ) from None
     _check_name(info, name)
     encrypted = bool(info.flag_bits & ENCRYPTED)
@@ -200,12 +201,12 @@ def _translate_errors(name: str, kind: str) -> Iterator[None]:
         yield
     except NotImplementedError as error:
         raise SourceError(
-            f"{name} is packed in a way that cannot be read ({error}). Unpack it yourself.",
+            f"{name} uses a compression that t5prep does not support ({error}). Unpack it, and name the directory.",
             code="file.unsupported-archive",
         ) from error
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
         raise SourceError(
-            f"{name} is not a whole {kind} archive ({error}). Fetch it again.", code="file.damaged"
+            f"{name} is not a complete {kind} archive ({error}). Fetch it again.", code="file.damaged"
         ) from error
 
 

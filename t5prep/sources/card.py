@@ -51,12 +51,14 @@ class Config:
                 ]
                 if not matched and not set(pattern) & set("*?["):
                     raise SourceError(
-                        f"{source}: its card names {pattern}, which is not there. {ADVICE}", code="source.invalid-card"
+                        f"The dataset card of {source} names {pattern}, which does not exist. {ADVICE}",
+                        code="source.invalid-card",
                     )
                 for name in matched:
                     if split_by_name.setdefault(name, split) != split:
                         raise SourceError(
-                            f"{source}: its card says {name} is of {split_by_name[name]} and of {split}. {ADVICE}",
+                            f"The dataset card of {source} assigns {name} to two splits, {split_by_name[name]} and "
+                            f"{split}. {ADVICE}",
                             code="source.invalid-card",
                         )
         return split_by_name
@@ -68,7 +70,7 @@ def configs(card: JSONObject, *, source: str) -> dict[str, Config]:
     for entry in _list(card.get("configs") or [], source=source, field="configs"):
         if not isinstance(entry, Mapping) or "config_name" not in entry:
             raise SourceError(
-                f"{source}: its card has a config without config_name. {ADVICE}", code="source.invalid-card"
+                f"The dataset card of {source} has a config without config_name. {ADVICE}", code="source.invalid-card"
             )
         name = str(entry["config_name"])
         configs_by_name[name] = Config(
@@ -90,7 +92,8 @@ def default_config(configs_by_name: Mapping[str, Config], *, source: str) -> str
     defaults = [name for name, config in configs_by_name.items() if len(configs_by_name) == 1 or config.is_default]
     if len(defaults) > 1:
         raise SourceError(
-            f"{source}: its card has several default configs: {', '.join(defaults)}. Name one: #CONFIG",
+            f"The dataset card of {source} has several default configs: {', '.join(defaults)}. Choose "
+            f"one: {source}#CONFIG",
             code="source.ambiguous-config",
         )
     return next(iter(defaults), "")
@@ -110,11 +113,11 @@ def choose(card: JSONObject, part: str, *, source: str) -> Config | None:
 def several(source: str, part: str, names: Sequence[str]) -> SourceError:
     """Return the error for a missing config, or for several configs of which one must be chosen."""
     if not names:
-        return SourceError(f"{source}: the dataset has no configs. Leave out #{part}.", code="source.unknown-config")
+        return SourceError(f"{source} has no configs. Remove #{part}.", code="source.unknown-config")
     name_list = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     if part:
         return SourceError(
-            f'{source}: there is no config "{part}".{did_you_mean(part, names)} It has {name_list}.',
+            f'{source} has no config "{part}".{did_you_mean(part, names)} Choose one of: {name_list}.',
             code="source.unknown-config",
         )
     return SourceError(
@@ -142,7 +145,8 @@ def with_infos(card: JSONObject, path: Path) -> JSONObject:
         classes_of(described)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SourceError(
-            f"{path} cannot be read ({error!r:.80}), and it may name classes. Remove it.", code="source.invalid-card"
+            f"{path} cannot be read ({error!r:.80}), but it may name the classes. Remove the file.",
+            code="source.invalid-card",
         ) from None
     if len(described) == 1:
         described = {"default": next(iter(described.values()))}
@@ -218,7 +222,7 @@ def _parsed(text: str, path: Path) -> dict[str, JSON]:
     except Exception as error:  # PyYAML and huggingface_hub raise many types
         reason = " ".join(str(error).split())[:120]
         raise SourceError(
-            f"{path}: its metadata cannot be read ({reason}). {ADVICE}", code="source.invalid-card"
+            f"The metadata of {path} cannot be read ({reason}). {ADVICE}", code="source.invalid-card"
         ) from None
 
 
@@ -260,7 +264,7 @@ def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
         paths = entry.get("path")
         if not isinstance(paths, str | list) or set(entry) != {"split", "path"} or str(entry["split"]) in patterns:
             raise SourceError(
-                f"{source}: an entry of its card's data_files cannot be read: {each!r:.80}. {ADVICE}",
+                f"The dataset card of {source} has an entry in data_files that cannot be read: {each!r:.80}. {ADVICE}",
                 code="source.invalid-card",
             )
         patterns[str(entry["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]
@@ -271,6 +275,7 @@ def _list(value: JSON, *, source: str, field: str) -> list[JSON]:
     """Return a value of a card, after checking that it is a list. Raises SourceError."""
     if not isinstance(value, list):
         raise SourceError(
-            f"{source}: {field} of its card is not a list: {value!r:.60}. {ADVICE}", code="source.invalid-card"
+            f"The field {field} in the dataset card of {source} is not a list: {value!r:.60}. {ADVICE}",
+            code="source.invalid-card",
         )
     return value

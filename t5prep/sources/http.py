@@ -54,12 +54,13 @@ class Retries:
         requested_pause = retry_after(headers or {})
         if requested_pause is not None and requested_pause > PATIENCE:
             raise SourceError(
-                f"{self._what}: the host asks to wait {requested_pause / 60:.0f} minutes. Run this again after that.",
+                f"The host of {self._what} asks to wait {requested_pause / 60:.0f} minutes. Run the command "
+                "again after that time.",
                 code="source.rate-limit",
             )
         if self.failed >= TRIES:
             raise SourceError(
-                f"{self._what}: {reason}, {TRIES} times in a row. Run this again later; it resumes.",
+                f"{self._what} failed {TRIES} times in a row: {reason}. Run the command again later to resume.",
                 code="source.unavailable",
             )
         pause = min(60.0, BACKOFF * 2 ** (self.failed - 1)) * random.uniform(0.8, 1.2)
@@ -142,7 +143,7 @@ def connection_errors() -> Iterator[None]:
         raise Broken("it cannot be reached") from None
     except requests.exceptions.RequestException as error:
         raise SourceError(
-            f"The address cannot be asked for ({type(error).__name__}). Check how it is written.",
+            f"The address cannot be requested ({type(error).__name__}). Check its spelling.",
             code="source.invalid-address",
         ) from None
 
@@ -173,14 +174,16 @@ def get(
         if url.startswith("https:") and any(not hop.url.startswith("https:") for hop in [*response.history, response]):
             response.close()
             raise SourceError(
-                f"{display_name} redirects from https to http, where anyone could change it. It is not read.",
+                f"{display_name} redirects from https to http, which is not secure. Download the file "
+                "yourself, and name the local file.",
                 code="source.insecure-redirect",
             )
         length = response.headers.get("Content-Length", "0")
         if not length.isdigit():
             response.close()
             raise SourceError(
-                f"{display_name}: the host sends a length that is no number of bytes ({length!r}). It is not read.",
+                f"The host of {display_name} sends a length that is not a number of bytes ({length!r}). "
+                "Download the file yourself, and name the local file.",
                 code="source.invalid-response",
             )
         if response.status_code in (200, 206, 416):
@@ -211,7 +214,8 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
             retries.wait(str(broken))
     if len(content) > MOST_JSON_BYTES:
         raise SourceError(
-            f"{display_name}: the host sends more than {MOST_JSON_BYTES >> 20} MiB of facts. They are not read.",
+            f"The host of {display_name} sends more than {MOST_JSON_BYTES >> 20} MiB of metadata, which "
+            "is too much. Download the files yourself, and name the local files.",
             code="source.invalid-response",
         )
     try:
@@ -220,7 +224,8 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
         document = None
     if not isinstance(document, dict):
         raise SourceError(
-            f"{display_name}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?",
+            f"The host of {display_name} does not answer with JSON. Check whether a proxy or a sign-in "
+            "page intercepts the request.",
             code="source.invalid-response",
         )
     return document
@@ -300,8 +305,8 @@ class Download:
                     continue
                 except OSError as error:
                     raise SourceError(
-                        f"{self._part.parent} cannot be written ({error.strerror}). "
-                        "Make room, or set T5PREP_CACHE to another place.",
+                        f"{self._part.parent} cannot be written ({error.strerror}). Free some space, or set "
+                        "T5PREP_CACHE to another folder.",
                         code="cache.unwritable",
                     ) from error
                 have = self._part.stat().st_size
@@ -317,8 +322,8 @@ class Download:
                     clean = True
                     continue
                 raise SourceError(
-                    f"{self.name}: {wrong}. What arrived was deleted. "
-                    "Run this again; if it persists, tell its publisher.",
+                    f"{self.name} is not the published file: {wrong}. The download was deleted. Run the command "
+                    "again. If the problem persists, tell the publisher.",
                     code="source.damaged-download",
                 )
 
@@ -348,10 +353,11 @@ class Download:
             continues = response.status_code == 206 and start > 0
             if continues and _first(response) != start:
                 self._discard()
-                raise Broken("the host sends another range than was asked for")
+                raise Broken("the host sends another range than the requested one")
             if response.headers.get("Content-Encoding", "identity") != "identity" and not self.name.endswith(".gz"):
                 raise SourceError(
-                    f"{self.name}: the host sends it compressed although asked not to. Download it yourself.",
+                    f"The host of {self.name} sends compressed data, although t5prep asked for plain data. "
+                    "Download the file yourself, and name the local file.",
                     code="source.unsupported-host",
                 )
             total_bytes = _parse_total_bytes(response)
@@ -359,8 +365,8 @@ class Download:
             missing = (total_bytes or self.size or 0) - (start if continues else 0)
             if missing > (free := shutil.disk_usage(self._part.parent).free):
                 raise SourceError(
-                    f"{self.name} needs {missing:,} bytes more, and {self._part.parent} has {free:,}. "
-                    "Make room, or set T5PREP_CACHE to another place.",
+                    f"{self.name} needs {missing:,} more bytes, but {self._part.parent} has only {free:,}. Free "
+                    "some space, or set T5PREP_CACHE to another folder.",
                     code="cache.insufficient-space",
                 )
             bar.restart(bytes=start if continues else 0, total=total_bytes or self.size or 0)
@@ -385,8 +391,8 @@ class Download:
                 out.close()
                 self._discard()
                 raise SourceError(
-                    f"{self.name}: the host sends a web page instead of the data: a sign-in, a form or a notice. "
-                    "Open the address in a browser to see it, or download the file there and name it here.",
+                    f"The host of {self.name} sends a web page instead of the data. Open the address in a "
+                    "browser, download the file there, and name the local file.",
                     code="source.web-page",
                 )
             first = False
@@ -415,10 +421,10 @@ class Download:
         """Return the problem of the downloaded bytes ("" for none), and their SHA-256."""
         published = self.size if self.size is not None else expected
         if published is not None and have != published:
-            return f"{have:,} bytes arrived where its publisher says {published:,}", ""
+            return f"{have:,} bytes arrived, but the publisher says {published:,}", ""
         sha256, wrong_checksum = digests(self._part, self.checksum)
         return (
-            f"its bytes give {wrong_checksum}, its publisher says {self.checksum}" if wrong_checksum else ""
+            f"its checksum is {wrong_checksum}, but the publisher says {self.checksum}" if wrong_checksum else ""
         ), sha256
 
     @property
@@ -471,8 +477,8 @@ def fetch(key: str, download: Download) -> Blob:
             return _keep(cache_folder, name, part, download.run(part))
     except OSError as error:
         raise SourceError(
-            f"The cache {cache_folder} cannot be written ({error.strerror or error}). "
-            "Make room, or set T5PREP_CACHE to another place.",
+            f"The cache {cache_folder} cannot be written ({error.strerror or error}). Free some space, or "
+            "set T5PREP_CACHE to another folder.",
             code="cache.unwritable",
         ) from error
 

@@ -113,7 +113,7 @@ def resolve(
         offered += names
     raw_files = checked(files, location.uri, include=include, offered=offered)
     if any("/partial-" in file.name for file in raw_files):
-        print(f"{location.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
+        print(f"The Hub converted only a part of {location.uri} to Parquet (partial-...).", file=sys.stderr)
     return Resolved(
         location.uri,
         commit.sha,
@@ -147,12 +147,13 @@ def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | No
         if absent is not None:
             return absent
         raise SourceError(
-            f"{place.uri}: there is no revision {revision}. Take a branch, a tag or a commit.",
+            f"{place.uri} has no revision {revision}. Name a branch, a tag or a commit.",
             code="hub.unknown-revision",
         ) from None
     if not info.sha or info.siblings is None:
         raise SourceError(
-            f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?", code="hub.invalid-response"
+            f"The Hub does not list the files of {place.uri}. Check that HF_ENDPOINT is the address of a Hub.",
+            code="hub.invalid-response",
         )
     if info.gated:  # everyone may list the files, but this user may not read them
         _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
@@ -201,13 +202,14 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
             retries.wait(f"the Hub answers {status}", headers=error.response.headers)
         except errors.OfflineModeIsEnabled:
             raise SourceError(
-                f"{location.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.", code="hub.offline-mode"
+                f"{location.uri} needs the network, but HF_HUB_OFFLINE forbids it. Unset HF_HUB_OFFLINE.",
+                code="hub.offline-mode",
             ) from None
         except errors.HTTPError:  # type: ignore[attr-defined]  # httpx's, of whichever httpx the Hub's client uses
             retries.wait("the Hub cannot be reached, or does not answer in time")
         except ValueError:
             raise SourceError(
-                f"{location.uri}: the Hub answers with something that is not JSON. Is HF_ENDPOINT a Hub?",
+                f"The Hub does not answer with JSON for {location.uri}. Check that HF_ENDPOINT is the address of a Hub.",
                 code="hub.invalid-response",
             ) from None
 
@@ -371,17 +373,19 @@ class _Ranges(RangedFile):
             if response.status_code != 206:
                 response.close()
                 raise SourceError(
-                    f"{self._what}: its host does not send parts of it. Download it: name a local copy.",
+                    f"The host of {self._what} does not send parts of the file. Download the file, and name the "
+                    "local copy.",
                     code="source.unsupported-host",
                 )
             range_match = re.fullmatch(
                 rf"bytes {start}-{start + length - 1}/(\d+)", response.headers.get("Content-Range", "")
             )
+            # Another range, or another version of the file, would otherwise be read as data.
             if not range_match or int(range_match.group(1)) != self._size:
                 response.close()
                 raise SourceError(
-                    f"{self._what} is not the {self._size:,} bytes that were listed: it changed. "
-                    "Run this again from the start.",
+                    f"{self._what} changed: it no longer has the {self._size:,} bytes that were listed. Run the "
+                    "command again from the start.",
                     code="source.concurrent-change",
                 )
             if data := self._content(response, length, retries):

@@ -40,7 +40,10 @@ def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool 
         dataset, latest = _call(lambda: _with_version(client.get_dataset(request)), location)
         version = int(location.revision or latest)
         if latest and version > latest:
-            raise SourceError(f"{location.uri}: the latest version is {latest}.", code="kaggle.unknown-version")
+            raise SourceError(
+                f"{location.uri} names a version that does not exist. Use version {latest} or an earlier one.",
+                code="kaggle.unknown-version",
+            )
         blob, arrived, checksum = _fetch(client, location, version, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
@@ -137,7 +140,8 @@ def _call(ask: Callable[[], T], location: SourceLocation) -> T:
                     ):
                         raise
                     raise SourceError(
-                        "Kaggle answers with something that is not its API. Is a proxy or a sign-in in between?",
+                        "Kaggle does not answer as its API does. Check whether a proxy or a sign-in page intercepts "
+                        "the request.",
                         code="kaggle.invalid-response",
                     ) from None
         except Broken as broken:

@@ -136,7 +136,7 @@ def expand_archive(
             continue
         if sum(map(archives.is_archive, member.name.split("/"))) > _MOST_NESTED:
             raise SourceError(
-                f"{member.name} is more than {_MOST_NESTED} archives deep. Unpack it, and name the directory.",
+                f"{member.name} is nested in more than {_MOST_NESTED} archives. Unpack it, and name the directory.",
                 code="file.unsupported-archive",
             )
         inner, inner_names = expand(
@@ -159,8 +159,9 @@ def _unpacked(archive: BinaryIO, member: RawFile) -> Path:
                 archives.copy_member(archive, member, copy)
     except (OSError, OutputError) as error:
         raise SourceError(
-            f"{member.name} cannot be unpacked to {path.parent} ({getattr(error, 'strerror', '') or error}). Make room, or "
-            "set T5PREP_CACHE to another place.",
+            f"{member.name} cannot be unpacked to {path.parent} "
+            f"({getattr(error, 'strerror', '') or error}). Free some space, or set T5PREP_CACHE to "
+            "another folder.",
             code="cache.unwritable",
         ) from error
     return path
@@ -174,7 +175,8 @@ def _list_files(source: str) -> Iterator[tuple[Path | str, str]]:
     elif path.is_dir():
         if (path / "manifest.json").is_file() and (path / "shards.index").is_file():
             raise SourceError(
-                f"{source} is a prepared dataset. Its texts as a table: t5prep table {source} rows.csv",
+                f"{source} is a prepared dataset, not a source. To write its texts as a table: t5prep table "
+                f"{source} rows.csv",
                 code="source.dataset-folder",
             )
         yield from _below(path, "**/*")
@@ -184,7 +186,7 @@ def _list_files(source: str) -> Iterator[tuple[Path | str, str]]:
         yield from _below(Path(*parts[:fixed]) if fixed else Path(), "/".join(parts[fixed:]))
     elif path.exists():
         raise SourceError(
-            f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.",
+            f"{source} is neither a file nor a directory. If it is a pipe, save its output to a file.",
             code="source.special-file",
         )
     else:
@@ -206,8 +208,8 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[str, str]]:
 
     def refuse(error: OSError) -> None:
         raise SourceError(
-            f"{error.filename} cannot be read ({error.strerror}), and what is in it would be missing. Make it readable, "
-            "or name what to read by a glob in quotes.",
+            f"{error.filename} cannot be read ({error.strerror}), so its files would be missing. Make it "
+            "readable, or name the files to read with a quoted glob.",
             code="source.unreadable",
         ) from error
 

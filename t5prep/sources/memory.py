@@ -34,13 +34,13 @@ def written(rows: object, *, name: str, text_column: str) -> Iterator[tuple[Reso
             for row in _rows(rows):
                 if not isinstance(row, str | Mapping):
                     raise UsageError(
-                        f"Rows are {_KINDS}; one of these is of the type {type(row).__name__}.", code="row.wrong-type"
+                        f"A row has the unsupported type {type(row).__name__}. Pass {_KINDS}.", code="row.wrong-type"
                     )
                 values = {text_column: row} if isinstance(row, str) else dict(row)
                 file.write(json.dumps({str(name): as_json(value) for name, value in values.items()}) + "\n")
                 count, texts = count + 1, texts + isinstance(row, str)
         if not count:
-            raise UsageError("There are no rows: give at least one text, or one dict.", code="row.missing")
+            raise UsageError("There are no rows. Pass at least one text or one dict.", code="row.missing")
         raw = RawFile(name=name, path=str(path), bytes=path.stat().st_size)
         names = _class_names(rows)
         yield Resolved("rows in memory", "", (raw,), licence="", citation="", class_names=names), texts == count
@@ -52,7 +52,7 @@ def table(rows: object) -> Iterator[Resolved]:
     with written(rows, name="rows.jsonl", text_column="text") as (source, as_texts):
         if as_texts:
             raise UsageError(
-                'These are texts without a column. Give rows as dicts, [{"text": "..."}], or name a file.',
+                'The rows are texts without a column. Pass dicts, such as [{"text": "..."}], or name a file.',
                 code="row.missing-column-names",
             )
         yield source
@@ -130,15 +130,18 @@ def _rows(rows: object) -> Iterator[object]:
                 yield from with_shortest_floats(batch.select(columns)).to_pylist()
         except pa.ArrowException as error:
             raise UsageError(
-                f"These rows are no table of Arrow ({error}). Give each column values of one type, or rows as dicts: "
-                'rows.to_dict("records")',
+                f"The rows cannot be read as an Arrow table ({error}). Use values of one type in each column, "
+                'or pass the rows as dicts: rows.to_dict("records")',
                 code="row.mixed-types",
             ) from error
     elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # older pandas
         yield from rows.to_dict("records")
     elif isinstance(rows, Mapping):
-        raise UsageError(f"A dict is one row: put it into a list. Rows are {_KINDS}.", code="row.wrong-type")
+        raise UsageError(
+            f"A dict is a single row, not a collection of rows. Put the dict in a list. t5prep accepts {_KINDS}.",
+            code="row.wrong-type",
+        )
     elif isinstance(rows, Iterable):
         yield from rows
     else:
-        raise UsageError(f"Rows are {_KINDS}; this is of the type {type(rows).__name__}.", code="row.wrong-type")
+        raise UsageError(f"Rows cannot be of the type {type(rows).__name__}. Pass {_KINDS}.", code="row.wrong-type")

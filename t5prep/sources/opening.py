@@ -163,7 +163,8 @@ def check_unchanged(file: RawFile) -> None:
         _check_status(file, os.stat(file.path))
     except OSError as error:
         raise SourceError(
-            f"{file.path} was removed while it was read ({error.strerror}).", code="source.concurrent-change"
+            f"{file.path} was removed during reading ({error.strerror}). Restore the file, and run the command again.",
+            code="source.concurrent-change",
         ) from error
 
 
@@ -172,8 +173,8 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
     size = status.st_size if file.member else file.bytes
     if file.modified and (status.st_size, status.st_mtime_ns) != (size, file.modified):
         raise SourceError(
-            f"{file.path} was changed while it was read: it has {status.st_size:,} bytes now. Let it be written to its "
-            "end, and run this again.",
+            f"{file.path} changed during reading: it now has {status.st_size:,} bytes. Wait until the "
+            "file is complete, and run the command again.",
             code="source.concurrent-change",
         )
 

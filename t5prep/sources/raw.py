@@ -105,6 +105,7 @@ def parse(uri: str) -> SourceLocation:
         raise SourceError(
             f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.", code="option.missing"
         )
+    # An existing file is a path, even if its name begins like a scheme.
     if not scheme_match or Path(request).exists():
         return SourceLocation("", uri, uri=uri)
     scheme = scheme_match.group(1).lower()
@@ -118,7 +119,7 @@ def parse(uri: str) -> SourceLocation:
     shape = _SHAPES[scheme].fullmatch(request[scheme_match.end() :])
     if not shape:
         raise SourceError(
-            f"{uri} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}", code="source.invalid-address"
+            f"{uri} is not a complete {scheme}: source. Write it like {EXAMPLES[scheme]}", code="source.invalid-address"
         )
     groups = {key: value or "" for key, value in shape.groupdict().items()}
     if scheme in ("http", "https"):
@@ -253,7 +254,7 @@ def checked(
             escaped_name = name.encode(errors="backslashreplace").decode()
             installation.check_names_are_utf8()
             raise SourceError(
-                f"{escaped_name} has a name that is not UTF-8, which no manifest can hold. Rename it.",
+                f"The name {escaped_name} is not UTF-8, so a manifest cannot record it. Rename the file.",
                 code="source.invalid-name",
             ) from None
     if not ordered:
@@ -265,6 +266,6 @@ def checked(
     for raw_file, two in itertools.pairwise(ordered):
         if raw_file.name == two.name:
             raise SourceError(
-                f"{uri} has two files named {raw_file.name}; rename one of them.", code="source.duplicate-name"
+                f"{uri} has two files named {raw_file.name}. Rename one of them.", code="source.duplicate-name"
             )
     return ordered

@@ -85,14 +85,14 @@ def _by_keyword(names: Mapping[str, str]) -> dict[str, str]:
     in_folders, in_files = ({name for name, splits in of.items() if splits} for of in (folders, files))
     if in_folders and (missed := sorted(in_files - in_folders)):
         raise SourceError(
-            f"the folder of {min(in_folders)} tells its split, and {missed[0]} tells its own by its name. {ADVICE}",
+            f"{min(in_folders)} has its split in the folder name, but {missed[0]} has it in the file name. {ADVICE}",
             code="split.ambiguous",
         )
     chosen = folders if in_folders else files
     for name, splits in chosen.items():
         if len(splits) > 1:
             raise SourceError(
-                f"the name {name} tells several splits: {', '.join(sorted(splits))}. {ADVICE}", code="split.ambiguous"
+                f"The name {name} matches several splits: {', '.join(sorted(splits))}. {ADVICE}", code="split.ambiguous"
             )
     split_by_name = {name: min(splits) for name, splits in chosen.items() if splits}
     # Keywords would merge shards such as train_sft-… and train_gen-… into train, so these keep their own names.
@@ -127,7 +127,7 @@ def _shards(names: Mapping[str, str], *, folder: str = "") -> dict[str, str]:
     for name, split in split_by_name.items():
         if not _NAME.fullmatch(split):
             raise SourceError(
-                f'the name {name} tells the split "{split}", which is no name of a split. {ADVICE}',
+                f'The name {name} contains the split "{split}", which is not a valid name of a split. {ADVICE}',
                 code="split.invalid-name",
             )
     return split_by_name

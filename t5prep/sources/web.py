@@ -32,7 +32,8 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
     for page, scheme in _PAGES.items():
         if match := page.fullmatch(url):
             raise SourceError(
-                f"{location.uri} is a page for people. The corpus on it is written {scheme}{match.group(1)}",
+                f"{location.uri} is a web page about a dataset, not its data. Name the dataset as "
+                f"{scheme}{match.group(1)}",
                 code="source.corpus-page",
             )
     try:
@@ -153,12 +154,12 @@ def _record(location: SourceLocation) -> _Record:
     except http.Refused as refused:
         if refused.status in (404, 410):
             raise SourceError(
-                f"Zenodo has no record {location.name}. Take the number from the record's address.",
+                f"Zenodo has no record {location.name}. Use the number in the address of the record.",
                 code="zenodo.not-found",
             ) from None
         if refused.status in (401, 403):
             raise SourceError(
-                f"Zenodo does not give record {location.name} to you ({refused.status}). {_TOKEN_ADVICE}",
+                f"Zenodo denies access to the record {location.name} ({refused.status}). {_TOKEN_ADVICE}",
                 code="zenodo.access-denied",
             ) from None
         raise SourceError(str(refused), code="zenodo.unavailable") from None

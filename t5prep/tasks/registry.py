@@ -29,7 +29,8 @@ def read(path: str) -> bytes:
         return Path(path).read_bytes()
     except FileNotFoundError:
         raise TaskError(
-            f"{path} does not exist. Name the file that defines a TASK, or see all: t5prep tasks", code="task.not-found"
+            f"The task file {path} does not exist. Name another file, or list all tasks: t5prep tasks",
+            code="task.not-found",
         ) from None
     except OSError as error:
         raise TaskError(f"{path} cannot be read ({error.strerror}).", code="task.unreadable") from error
@@ -46,7 +47,7 @@ def name_of(file: str) -> str:
     name = Path(file).name.removesuffix(".py")
     if not _NAME.fullmatch(name):
         raise TaskError(
-            f"{file}: a task's file is named with letters, digits and _, because its name is the task's.",
+            f"The file name of {file} is not a valid task name. Rename the file with letters, digits, _ and - only.",
             code="task.invalid-name",
         )
     return name
@@ -74,9 +75,10 @@ def check(module: types.ModuleType, *, location: str) -> None:
     """Raise a TaskError that names `location` if `module` defines no TASK."""
     task = getattr(module, "TASK", None)
     if not isinstance(task, Task):
-        problem = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has none"
+        problem = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has no TASK"
         raise TaskError(
-            f"{location} must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; {problem}.",
+            f"{location} defines no task ({problem}). Define TASK = Task(to_example=..., columns=...), "
+            "with Task from t5prep.tasks.",
             code="task.missing-definition",
         )
 
@@ -153,8 +155,8 @@ def get_installed(name: str) -> Definition:
     """
     if name not in _built_in() and name not in _offered():
         raise UsageError(
-            f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks. A file of your own is named '
-            "with its ending: ./mine.py",
+            f'No task is named "{name}".{did_you_mean(name, names())} List all tasks with t5prep tasks, '
+            "or name a task file with its suffix: ./mine.py",
             code="task.unknown",
         )
     return _installed(name)
@@ -175,7 +177,7 @@ def _installed(name: str) -> Definition:
     except (Exception, SystemExit) as error:
         package = module_name.partition(".")[0]
         raise TaskError(
-            f"the task {name}, which the package {package} offers, cannot be loaded: {describe_error(error)}.",
+            f"The task {name} of the package {package} cannot be loaded: {describe_error(error)}.",
             code="task.import-failure",
         ) from error
     check(module, location=module_name)

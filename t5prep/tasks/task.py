@@ -347,7 +347,8 @@ class ChosenTask:
         chosen = columns if isinstance(columns, Columns) else columns(self.options)
         if not isinstance(chosen, Columns):
             raise TaskError(
-                f"the task {self.name} fails: its columns are a {type(chosen).__name__}, and not Columns(inputs=[...]).",
+                f"The columns of the task {self.name} have the wrong type {type(chosen).__name__}. Return "
+                "Columns(inputs=[...]) instead.",
                 code="task.invalid-columns",
             )
         return chosen

@@ -70,7 +70,8 @@ def of_pairs(files: ModelFiles) -> bytes:
         return encoder_tokenizer.of_pairs(files, config)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
-            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again.", code="tokenizer.damaged"
+            f"The vocabulary of {files.name} cannot be read ({error!r:.80}). Fetch the files again.",
+            code="tokenizer.damaged",
         ) from error
 
 
@@ -79,7 +80,7 @@ class BpeTokenizer(EncoderTokenizer):
 
     is_encoders = False
     _kind = "a T5-like model"
-    _advice = "Train one that has: t5prep tokenizer train --help"
+    _advice = "Train a tokenizer that has one: t5prep tokenizer train --help"
 
     def __init__(self, model: bytes, *, name: str) -> None:
         super().__init__(model, name=name)

@@ -49,7 +49,8 @@ def lengths(inputs_length: int, denoiser: Denoiser, *, mode_length: int = 0) -> 
         return span_corruption.lengths(room, **hide, fewer=True)
     if room < 2:
         raise UsageError(
-            f"inputs of {inputs_length} tokens are too short to corrupt; ask for {mode_length + 2} or more.",
+            f"Inputs of {inputs_length} tokens are too short to corrupt. Use an input length of "
+            f"{mode_length + 2} or more.",
             code="option.out-of-range",
         )
     raw = int((room - 1) / (1 - denoiser.density))

@@ -332,12 +332,13 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             return _complete(sentence_pieces(files.read(PIECES), config), files)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
-            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again.", code="tokenizer.damaged"
+            f"The vocabulary of {files.name} cannot be read ({error!r:.80}). Fetch the files again.",
+            code="tokenizer.damaged",
         ) from error
     if is_encoders:
-        command = f" Write one: {special_tokens.save_command(files.name)}" if has_sentencepiece else ""
+        command = f" Create tokenizer.json: {special_tokens.save_command(files.name)}" if has_sentencepiece else ""
         raise TokenizerError(
-            f"{files.name} holds no tokenizer; one of {', '.join(FILES)} is looked for.{command}",
+            f"{files.name} contains no tokenizer. Add one of these files: {', '.join(FILES)}.{command}",
             code="tokenizer.missing-file",
         )
     return None
@@ -423,7 +424,7 @@ def failures(name: str) -> Iterator[None]:
             raise
         message = str(error).partition("\n")[0][:160]
         raise TokenizerError(
-            f"{name} fails in the tokenizers library ({message}): fetch it again.", code="tokenizer.damaged"
+            f"The tokenizers library failed on {name} ({message}). Fetch the tokenizer again.", code="tokenizer.damaged"
         ) from error
 
 
@@ -469,7 +470,7 @@ def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
         check_growth(json.loads(file) if isinstance(file, bytes) else file)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
-            f"{name} cannot be used ({error!s:.160}): fetch it again.", code="tokenizer.damaged"
+            f"The tokenizer {name} cannot be used ({error!s:.160}). Fetch it again.", code="tokenizer.damaged"
         ) from error
     content = file if isinstance(file, bytes) else json.dumps(file).encode()
     with _ONE_AT_A_TIME, contextlib.ExitStack() as cleanup:
@@ -506,7 +507,7 @@ class EncoderTokenizer(Tokenizer):
     slow = ""
     sentinels = 0
     _kind = "an encoder"
-    _advice = "Take the tokenizer of a BERT, a RoBERTa or the like."
+    _advice = "Use the tokenizer of a BERT, a RoBERTa or a similar model."
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
@@ -527,7 +528,8 @@ class EncoderTokenizer(Tokenizer):
             ) from None
         except Exception as error:  # of many kinds, by what is damaged
             raise TokenizerError(
-                f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again.",
+                f"{name} is not a tokenizer for {self._kind} ({str(error).splitlines()[0][:80]}). Fetch the "
+                "tokenizer again.",
                 code="tokenizer.damaged",
             ) from error
         self._fast.no_padding()

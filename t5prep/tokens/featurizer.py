@@ -272,8 +272,8 @@ class Featurizer:
         if (missing == "pair" and (texts > 1).any()) or (missing == "single" and (texts == 1).any()):
             rows = "rows of two texts" if missing == "pair" else "rows of one text"
             raise TokenizerError(
-                f"The template of {self._tokenizer.name} has no special tokens for {rows}: add its {missing} to the"
-                " post_processor of tokenizer.json, as TemplateProcessing of the tokenizers library takes it.",
+                f'The tokenizer {self._tokenizer.name} adds no special tokens to {rows}. Add "{missing}" to '
+                "the TemplateProcessing step in the post_processor of its tokenizer.json.",
                 code="tokenizer.missing-template",
             )
 

@@ -67,17 +67,18 @@ def check_class(files: ModelFiles) -> None:
     config, class_name = special_tokens.read_object(files, CONFIG), class_of(files)
     if JSON not in files.names and class_name in LLAMA_CLASSES:
         raise TokenizerError(
-            f"{files.name} has a SentencePiece model of class {config['tokenizer_class']},"
-            " for which transformers writes the spaces that begin a text otherwise than the model, and has no tokenizer.json"
-            f" that says how. Write one: {special_tokens.save_command(files.name)}",
+            f"{files.name} has no tokenizer.json. For the class {config['tokenizer_class']}, transformers "
+            "encodes leading spaces differently from the SentencePiece model. Create tokenizer.json: "
+            f"{special_tokens.save_command(files.name)}",
             code="tokenizer.missing-json",
         )
     option = config.get("add_prefix_space", True)
     # null means the setting of tokenizer.json; without that file it means false.
     if class_name == "t5tokenizer" and (option is False or (option is None and JSON not in files.names)):
         raise TokenizerError(
-            f'{files.name}: by "add_prefix_space": {json.dumps(option)} in {CONFIG} transformers 4 puts no space before a text,'
-            " and transformers 5 and the SentencePiece model put one. Leave it out.",
+            f'{files.name} has "add_prefix_space": {json.dumps(option)} in {CONFIG}. transformers 4 then '
+            "puts no space before a text, but transformers 5 and the SentencePiece model do. Remove this "
+            "entry.",
             code="tokenizer.ambiguous-prefix-space",
         )
 
@@ -102,8 +103,8 @@ def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
         return None
     if isinstance(stated, int) and stated not in (0, count):
         raise TokenizerError(
-            f"{files.name}: {CONFIG} has {stated:,} extra_ids, and {count:,} tokens <extra_id_…> are listed. transformers"
-            " refuses it too: write the same number in both.",
+            f"{files.name}: {CONFIG} declares {stated:,} extra_ids, but {count:,} tokens <extra_id_…> are "
+            "listed. Make the two numbers equal, as transformers requires.",
             code="tokenizer.config-conflict",
         )
     if tokenizer.sentinels == count:
@@ -112,16 +113,17 @@ def sentinels_of(files: ModelFiles, tokenizer: Tokenizer) -> int | None:
         first = tokenizer.vocab_size + count - 1
     else:
         raise TokenizerError(
-            f"{files.name}: its SentencePiece model has {tokenizer.sentinels:,} sentinels of its own, and {CONFIG} adds"
-            f' {count:,}: write "extra_ids": 0 there, and leave <extra_id_…> out of it.',
+            f"{files.name}: the SentencePiece model already has {tokenizer.sentinels:,} sentinels, but "
+            f'{CONFIG} adds {count:,}. In this file, set "extra_ids": 0 and remove all <extra_id_…> '
+            "tokens.",
             code="tokenizer.duplicate-sentinels",
         )
     for text, id in by_id.items():
         number = int(SENTINEL.fullmatch(text)[1])  # type: ignore[index]
         if id != first - number:
             raise TokenizerError(
-                f"{files.name}: {text} is {id:,} in its small files, and T5's order, from the last id down, makes it"
-                f" {first - number:,}. Save it again with the library that made it.",
+                f"{files.name}: {text} has the id {id:,} instead of {first - number:,}, because T5 numbers "
+                "sentinels from the last id down. Save the tokenizer again with the library that created it.",
                 code="tokenizer.inconsistent-ids",
             )
     return count if count != SENTINELS else None
@@ -131,8 +133,8 @@ def check_same(tokenizer: Tokenizer, document: Document, *, file: str) -> None:
     """Raise TokenizerError if a SentencePiece model, `file`, and the `tokenizer.json` beside it give different ids."""
     if difference := _difference(tokenizer, document):
         raise TokenizerError(
-            f"{tokenizer.name}: {file} and tokenizer.json give other ids ({difference}). Remove the one that the model was"
-            " not trained with.",
+            f"{tokenizer.name}: {file} and tokenizer.json produce different ids ({difference}). Remove "
+            "the file that the model was not trained with.",
             code="tokenizer.file-conflict",
         )
 
@@ -148,19 +150,19 @@ def _difference(tokenizer: Tokenizer, document: Document) -> str:
     theirs = [by_id.get(id) for id in ids]
     if ours != theirs:
         id = next(id for id in ids if ours[id] != theirs[id])
-        if not processor.is_control(id):  # the texts of control tokens come from tokenizer_config.json
-            return f"the token {id:,} is {ours[id]!r} in the one and {theirs[id]!r} in the other"
+        if not processor.is_control(id):  # transformers names them by tokenizer_config.json
+            return f"the token {id:,} is {ours[id]!r} in the first file and {theirs[id]!r} in the second"
     if document["model"].get("type", "Unigram") != "Unigram":
         return ""
     if tokenizer.facts.model_type != model_proto.UNIGRAM:
-        return "the one is of another kind than the other"
+        return "their model types differ"
     scores = np.array(processor.get_score(ids), np.float64)
     document_scores = np.array(
         [score for _, score in special_tokens.unigram_pieces(document["model"])[:size]], np.float64
     )
     plain = ~np.array(processor.is_control(ids)) & ~np.array(processor.is_unknown(ids))
     if not np.allclose(scores[plain], document_scores[plain], rtol=_SCORE_TOLERANCE, atol=_SCORE_TOLERANCE):
-        return "their pieces have other scores"
+        return "the scores of their pieces differ"
     return _other_steps(tokenizer.facts.charsmap, document)
 
 
@@ -170,12 +172,12 @@ def _other_steps(charsmap: bytes, document: Document) -> str:
     charsmap: the model's compiled character map. Return "" if there is no difference.
     """
     if reason := sentencepiece_json.unlike_steps(document):
-        return f"of tokenizer.json, {reason}"
+        return f"in tokenizer.json, {reason}"
     steps = encoder_tokenizer.steps(document.get("normalizer"), "normalizers")
     maps = [base64.b64decode(step["precompiled_charsmap"] or "") for step in steps if step["type"] == "Precompiled"]
     has_rules = any(step["type"] in ("Nmt", "NFKC") for step in steps)
     if not has_rules and b"".join(maps) != charsmap:
-        return "they map other characters"
+        return "their character maps differ"
     return ""
 
 
@@ -203,11 +205,11 @@ def _check_ends(config: SmallFile, document: Document, *, name: str) -> None:
             and config_value != bool(ids)
             and not (is_text_model and option == "add_eos_token")
         ):
-            puts = "puts a token" if ids else "puts none"
+            puts = "adds a token" if ids else "adds no token"
             side = "before a text" if option == "add_bos_token" else "after a text"
             raise TokenizerError(
-                f'{name}: {CONFIG} says "{option}": {json.dumps(config_value)}, and tokenizer.json {puts} {side}. Write what the'
-                " model was trained with in both.",
+                f'{name}: {CONFIG} has "{option}": {json.dumps(config_value)}, but tokenizer.json {puts} '
+                f"{side}. Write in both files what the model was trained with.",
                 code="tokenizer.config-conflict",
             )
 
@@ -219,8 +221,8 @@ def _check_prefix_space(config: SmallFile, document: Document, *, name: str, is_
     stated, config_value = bool(splitter.get("add_prefix_space", True)), bool(config.get("add_prefix_space", False))
     if stated != config_value:
         raise TokenizerError(
-            f'{name}: tokenizer.json says "add_prefix_space": {json.dumps(stated)}, and transformers takes'
-            f" {json.dumps(config_value)} from {CONFIG}. Write the same in both.",
+            f'{name}: tokenizer.json has "add_prefix_space": {json.dumps(stated)}, but transformers takes '
+            f"{json.dumps(config_value)} from {CONFIG}. Write the same value in both files.",
             code="tokenizer.config-conflict",
         )
 
@@ -235,16 +237,17 @@ def _check_bert(config: SmallFile, document: Document, class_name: str, *, name:
         extra = next(
             (kind for kind in (*types[0], *types[1]) if kind not in (*_BERT_STEPS[0], *_BERT_STEPS[1])), "none"
         )
-        raise _replaced(f"splits texts by steps ({extra})", config, name=name)
+        raise _replaced(f"splits texts by its own steps ({extra})", config, name=name)
     if class_name not in BERT_CLASSES:
         return
     for option, field, default in _BERT_OPTIONS:
         stated, config_value = normalizers[0].get(field), config.get(option, default)
         if stated != config_value:
             raise TokenizerError(
-                f'{name}: tokenizer.json says "{field}": {json.dumps(stated)}, and transformers takes "{option}":'
-                f" {json.dumps(config_value)} from {CONFIG}{'' if option in config else ', where it is missing'}. Write the same in"
-                " both.",
+                f'{name}: tokenizer.json has "{field}": {json.dumps(stated)}, but transformers takes '
+                f'"{option}": {json.dumps(config_value)} from '
+                f"{CONFIG}{'' if option in config else ' (missing, so the default)'}. Write the same value in "
+                "both files.",
                 code="tokenizer.config-conflict",
             )
 
@@ -256,7 +259,7 @@ def _check_llama(config: SmallFile, document: Document, class_name: str, *, name
     schemes = ("never",) if config.get("add_prefix_space") is False else ("first", "always")
     is_known = splitter.get("type") == "Metaspace" and splitter.get("prepend_scheme") in schemes
     if document.get("normalizer") or not is_known or splitter.get("split") is not False:
-        raise _replaced("writes spaces by steps", config, name=name)
+        raise _replaced("writes spaces by its own steps", config, name=name)
 
 
 def _check_class_steps(config: SmallFile, document: Document, class_name: str, *, name: str) -> None:
@@ -266,14 +269,15 @@ def _check_class_steps(config: SmallFile, document: Document, class_name: str, *
     """
     rebuilt_document = class_steps.rebuilt(document, config, class_name)
     if rebuilt_document is not None and not class_steps.splits_alike(document, rebuilt_document, name=name):
-        raise _replaced("splits texts by steps", config, name=name)
+        raise _replaced("splits texts by its own steps", config, name=name)
 
 
 def _replaced(action: str, config: SmallFile, *, name: str) -> TokenizerError:
     """Return the error for a file whose steps transformers 4 uses, and transformers 5 replaces."""
     return TokenizerError(
-        f"{name}: tokenizer.json {action} that transformers 5 replaces by those of {config.get('tokenizer_class', 'its class')}."
-        f' Write "tokenizer_class": "PreTrainedTokenizerFast" in {CONFIG}.',
+        f"{name}: tokenizer.json {action}, but transformers 5 uses the steps of "
+        f'{config.get("tokenizer_class", "its class")}. Write "tokenizer_class": '
+        f'"PreTrainedTokenizerFast" in {CONFIG}.',
         code="tokenizer.unsupported-class",
     )
 
@@ -299,7 +303,8 @@ def _check_added(document: Document, *, name: str) -> None:
                 and not normalized_text.strip(" ▁")
             ):
                 raise TokenizerError(
-                    f"{name}: its added token {text!r} is white space once it is normalized, so it is found everywhere."
-                    f" Add it anew: tokenizer.add_tokens(AddedToken({text!r}, normalized=False))",
+                    f"{name}: the added token {text!r} is white space after normalization, so it matches "
+                    f"everywhere. Add the token without normalization: tokenizer.add_tokens(AddedToken({text!r}, "
+                    "normalized=False))",
                     code="tokenizer.blank-added-token",
                 )

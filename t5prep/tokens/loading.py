@@ -112,8 +112,8 @@ def _of_sentencepiece(files: ModelFiles, file: str, written: bytes, document: Do
     if JSON not in files.names:
         if users:
             raise TokenizerError(
-                f"{name} adds {users[0]['content']!r} to {file}, and has no tokenizer.json that says how a text is split at"
-                f" it. Write one: {special_tokens.save_command(name)}",
+                f"{name} adds the token {users[0]['content']!r} to {file}, but has no tokenizer.json that "
+                f"defines how to split texts at it. Create tokenizer.json: {special_tokens.save_command(name)}",
                 code="tokenizer.missing-json",
             )
         return tokenizer
@@ -129,8 +129,9 @@ def _of_bytes(files: ModelFiles) -> Tokenizer:
     for token in special_tokens.in_small_files(files):
         if not special_tokens.has_role(str(token["content"])):
             raise TokenizerError(
-                f"{files.name} adds {token['content']!r} to ByT5's bytes, which t5prep cannot: leave it out of {CONFIG}"
-                " and added_tokens.json, or use a tokenizer with pieces.",
+                f"{files.name} adds the token {token['content']!r} to ByT5's bytes, which t5prep does not "
+                f"support. Remove the token from {CONFIG} and added_tokens.json, or use a tokenizer with "
+                "pieces.",
                 code="tokenizer.unsupported-added-token",
             )
     return Tokenizer(model_proto.model(), name=files.name)
@@ -171,7 +172,7 @@ def _find(name: str) -> Path | ModelFiles:
         return path
     if name == "sample" or (name.endswith(":") and difflib.get_close_matches(name, ["sample:"])):
         raise TokenizerError(
-            f'"{name}" is not a tokenizer. Did you mean "sample:"? It is the small one that is built in.',
+            f'"{name}" is not a tokenizer. Did you mean "sample:", the small built-in tokenizer?',
             code="tokenizer.not-found",
         )
     suggestion = paths.mistyped(path) if "/" in name else ""
@@ -233,7 +234,7 @@ def _file_of(files: ModelFiles, document: Document) -> str:
         if special_tokens.read_object(files, name).get("tokenizer_class") == BYTES_CLASS:
             return CONFIG
     raise TokenizerError(
-        f"{files.name} holds no tokenizer; one of {', '.join((*MODEL_NAMES, JSON))} is looked for, or a"
-        f" {CONFIG} that names {BYTES_CLASS}.",
+        f"{files.name} contains no tokenizer. Add one of these files: "
+        f"{', '.join((*MODEL_NAMES, JSON))}, or a {CONFIG} that names {BYTES_CLASS}.",
         code="tokenizer.missing-file",
     )

@@ -32,12 +32,13 @@ def check(rate: float, tokenizer: Tokenizer) -> None:
     """Raise UsageError if `rate` is not between 0 and 1, and TokenizerError if the tokenizer has no mask."""
     if not 0 < rate < 1:
         raise UsageError(
-            f"a rate of {rate} hides nothing, or everything: it lies between 0 and 1. BERT has 0.15",
+            f"The masking rate {rate} is not between 0 and 1. Choose another rate, such as BERT's 0.15.",
             code="option.out-of-range",
         )
     if tokenizer.mask_id is None:
         raise TokenizerError(
-            f"{tokenizer.name} has no [MASK] or <mask>: take a tokenizer that has one.", code="tokenizer.missing-token"
+            f"The tokenizer {tokenizer.name} has no [MASK] or <mask> token. Choose a tokenizer that has one.",
+            code="tokenizer.missing-token",
         )
 
 

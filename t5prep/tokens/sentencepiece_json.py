@@ -36,13 +36,14 @@ def convert(document: Document, *, name: str) -> bytes:
     try:
         model = document["model"]
         if model.get("type", "Unigram") != "Unigram" or "vocab" not in model:
-            raise _Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")
+            raise _Unlike(f"its model is {model.get('type', 'of another kind')}, but T5's tokenizers are Unigram")
         pieces = _pieces(model, document.get("added_tokens") or [])
         _check_borders(document.get("pre_tokenizer"), pieces)
         return build(pieces, _normalization(document.get("normalizer"), document.get("pre_tokenizer")))
     except _Unlike as error:
         raise TokenizerError(
-            f"{name}: tokenizer.json cannot be used, for {error}.", code="tokenizer.unsupported-json"
+            f"{name}: tokenizer.json is not supported because {error}. Choose another tokenizer.",
+            code="tokenizer.unsupported-json",
         ) from None
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise TokenizerError(
@@ -53,7 +54,10 @@ def convert(document: Document, *, name: str) -> bytes:
 def check_steps(document: Document, *, name: str) -> None:
     """Raise a TokenizerError that names `name` if a tokenizer.json and transformers 5 normalize or split texts differently."""
     if reason := unlike_steps(document):
-        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {reason}.", code="tokenizer.unsupported-json")
+        raise TokenizerError(
+            f"{name}: tokenizer.json is not supported because {reason}. Choose another tokenizer.",
+            code="tokenizer.unsupported-json",
+        )
 
 
 def unlike_steps(document: Document) -> str:
@@ -103,7 +107,7 @@ def _normalization(normalizer: Step | None, splitter: Step | None) -> Normalizat
         elif kind == "Replace" and step["pattern"] in _RUNS_OF_SPACES and step["content"] in (" ", SPACE):
             continue
         elif kind != "Strip":
-            raise _Unlike(f"its normalizer {kind} is none of SentencePiece's")
+            raise _Unlike(f"SentencePiece has no normalizer {kind}")
     if rules and charsmap:
         raise _Unlike("it normalizes twice")
     if not any(step["type"] == "Metaspace" for step in encoder_tokenizer.steps(splitter, "pretokenizers")):
@@ -144,6 +148,6 @@ def _check_borders(splitter: Step | None, pieces: Iterable[Piece]) -> None:
         elif kind in crossed and (kind != "Digits" or step.get("individual_digits")):
             across = [text for text in longer if any(map(crossed[kind], text))]
             if across:
-                raise _Unlike(f"it splits at {kind.lower()}, and its piece {across[0]!r} goes across")
+                raise _Unlike(f"it splits at {kind.lower()}, but its piece {across[0]!r} crosses such a split")
         elif kind != "WhitespaceSplit":
-            raise _Unlike(f"its pre-tokenizer {kind} is not known")
+            raise _Unlike(f"t5prep does not know its pre-tokenizer {kind}")

@@ -58,13 +58,13 @@ def lengths(
 
     if not (0 < density < 1 and mean_span >= 1):
         raise UsageError(
-            f"a noise density of {density} with spans of {mean_span} hides nothing; "
-            "the density lies between 0 and 1, the mean span is 1 or more: T5 has 0.15 and 3.",
+            f"A noise density of {density} with a mean span of {mean_span} hides nothing. Choose a "
+            "density between 0 and 1, and a mean span of at least 1. T5 uses 0.15 and 3.",
             code="option.out-of-range",
         )
     if inputs_length < sides(2)[0]:
         raise UsageError(
-            f"inputs of {inputs_length} tokens are too short to corrupt; ask for {sides(2)[0]} or more.",
+            f"Inputs of {inputs_length} tokens are too short to corrupt. Use an input length of {sides(2)[0]} or more.",
             code="option.out-of-range",
         )
     raw = max(inputs_length - 1, 2)
@@ -77,8 +77,8 @@ def lengths(
     count = spans(raw, density=density, mean_span=mean_span)[1]
     if count > SENTINELS:
         raise UsageError(
-            f"inputs of {inputs_length} tokens hide {count} spans, and T5 has {SENTINELS} sentinels; "
-            "ask for shorter inputs, a lower density or a longer mean span.",
+            f"Inputs of {inputs_length} tokens hide {count} spans, but T5 has only {SENTINELS} sentinels. "
+            "Choose shorter inputs, a lower density or a longer mean span.",
             code="option.excess-spans",
         )
     return raw, sides(raw)[1]

@@ -135,24 +135,25 @@ def merge_added(document: Document, tokens: Iterable[AddedToken], *, name: str) 
         text, id = str(token["content"]), int(token["id"])
         if text in ids and ids[text] != id:
             raise TokenizerError(
-                f"{name}: the token {text!r} is {ids[text]:,} in its vocabulary and {id:,} in {CONFIG}. Save it again with"
-                " the library that made it.",
+                f"{name}: the token {text!r} has the id {ids[text]:,} in the vocabulary, but {id:,} in "
+                f"{CONFIG}. Save the tokenizer again with the library that created it.",
                 code="tokenizer.inconsistent-ids",
             )
         if text in document_tokens:
             differing = [flag for flag in _FLAGS if flag in token and token[flag] != document_tokens[text].get(flag)]
             if differing and not has_role(text):
                 raise TokenizerError(
-                    f"{name}: the token {text!r} has {differing[0]} {document_tokens[text].get(differing[0])} in tokenizer.json and"
-                    f" {token[differing[0]]} in {CONFIG}. Write the same in both.",
+                    f"{name}: for the token {text!r}, {differing[0]} is {document_tokens[text].get(differing[0])} "
+                    f"in tokenizer.json, but {token[differing[0]]} in {CONFIG}. Write the same value in both "
+                    "files.",
                     code="tokenizer.config-conflict",
                 )
             continue
         if text not in ids:
             if id != last + 1:
                 raise TokenizerError(
-                    f"{name}: {CONFIG} gives the token {text!r} the id {id:,}, and the vocabulary ends at {last:,}. Save it"
-                    " again with the library that made it.",
+                    f"{name}: {CONFIG} gives the token {text!r} the id {id:,}, but the last id of the vocabulary "
+                    f"is {last:,}. Save the tokenizer again with the library that created it.",
                     code="tokenizer.inconsistent-ids",
                 )
             last = id

@@ -117,8 +117,8 @@ class Tokenizer:
         if self.pad_id < 0 or self.eos_id < 0:
             missing = "<pad>" if self.pad_id < 0 else "</s>"
             raise TokenizerError(
-                f"{name} has no {missing} piece, so a T5 cannot use it. "
-                "Train one that has: t5prep tokenizer train --help",
+                f"The tokenizer {name} has no {missing} piece, which T5 needs. Train a tokenizer that has "
+                "this piece: t5prep tokenizer train --help",
                 code="tokenizer.missing-token",
             )
         self.frame = Frame((), (self.eos_id,), (self.eos_id,))

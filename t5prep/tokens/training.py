@@ -46,8 +46,8 @@ def train(
     """
     if vocab_size < FEWEST_PIECES:
         raise UsageError(
-            f"--vocab-size {vocab_size}: padding, the end of a text, the unknown and one piece of text are {FEWEST_PIECES}. "
-            "Ask for at least some hundred",
+            f"--vocab-size {vocab_size} is too small: padding, EOS, the unknown token and one piece need "
+            f"{FEWEST_PIECES}. Set --vocab-size to a few hundred or more.",
             code="option.out-of-range",
         )
     try:
@@ -92,17 +92,17 @@ def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
     if "Vocabulary size too high" in error:
         max_pieces = error.rsplit("<=", 1)[-1].strip(" .")
         return UsageError(
-            f"--vocab-size {vocab_size:,} is too large for this text: at most {max_pieces} pieces can be had of it. "
-            f"Ask for at most that many, or train on more text.",
+            f"--vocab-size {vocab_size:,} is too large for this text, which allows at most {max_pieces} "
+            "pieces. Lower --vocab-size, or train on more text.",
             code="tokenizer.oversized-vocabulary",
         )
     if "required_chars" in error or "Vocabulary size is smaller" in error:
         return UsageError(
-            f"--vocab-size {vocab_size:,} is too small: the characters of this text alone need more pieces. "
-            "Ask for more, or cover fewer characters: --character-coverage 0.99",
+            f"--vocab-size {vocab_size:,} is too small: the characters of this text alone need more "
+            "pieces. Raise --vocab-size, or cover fewer characters: --character-coverage 0.99",
             code="tokenizer.undersized-vocabulary",
         )
-    return TokenizerError(f"SentencePiece could not be trained: {reason}", code="tokenizer.training-failure")
+    return TokenizerError(f"SentencePiece failed to train a tokenizer: {reason}", code="tokenizer.training-failure")
 
 
 # SentencePiece's trainer skips longer lines (max_sentence_length, in bytes), so they are cut.

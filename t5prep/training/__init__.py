@@ -40,8 +40,8 @@ def need_tensorflow() -> None:
         python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
         if not TENSORFLOW_FITS:
             raise UsageError(
-                f"TensorFlow is not installed, and there is none for Python {python_version}: `make train` in the clone of t5prep "
-                "makes an environment that has one.",
+                f"TensorFlow is not installed and has no release for Python {python_version}. Create an "
+                "environment with TensorFlow: run `make train` in the clone of t5prep.",
                 code="install.unsupported-python",
             )
         raise UsageError(

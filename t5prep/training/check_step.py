@@ -74,7 +74,8 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
     """
     if tpu is None and not gpus and replicas == 1:
         raise UsageError(
-            "--check-step compares an accelerator with the CPU, and none was named: add --tpu local, or --gpus.",
+            "--check-step compares an accelerator with the CPU, but no accelerator is named. Add --tpu "
+            "local or --gpus.",
             code="option.missing",
         )
     config = dataclasses.replace(config, dropout=0.0)
@@ -83,7 +84,8 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
         layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard)
         if hosts.count() > 1:
             raise UsageError(
-                "--check-step runs on the devices of one host: start it on one alone.", code="device.several-hosts"
+                "--check-step runs on the devices of one host only. Start it on a single host.",
+                code="device.several-hosts",
             )
         compiling.check_batch(config, layout.replicas)
         opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
@@ -147,6 +149,7 @@ def _first_batch(batches: Iterator[dict[str, Any]], lengths: tuple[int, int]) ->
         if (batch["input_ids"].shape[1], batch["labels"].shape[1]) == lengths:
             return batch
     raise T5prepError(
-        "None of the first 1,000 batches is of the longest bucket: leave buckets out to check a step.",
+        "None of the first 1,000 batches has the lengths of the longest bucket. Remove the buckets "
+        "setting to check a step.",
         code="setting.rare-bucket",
     )

@@ -155,7 +155,7 @@ class RunLog:
     def _without_curves(self, error: tf.errors.OpError) -> None:
         """Continue without TensorBoard after `error`. metrics.jsonl has the same numbers, so the run need not end."""
         self._writer = None
-        say(f"TensorBoard's curves end here, for {self._curves} cannot be written: {reason(error)}")
+        say(f"Stopping TensorBoard's curves, because {self._curves} cannot be written: {reason(error)}")
 
 
 def say(text: str) -> None:

@@ -121,14 +121,14 @@ def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
     """Raise T5prepError if the loss of a step or the norm of its gradient is not finite."""
     loss, norm = metrics["loss"], metrics["gradient_norm"]
     if not math.isfinite(loss):
-        advice = "lower learning_rate, or set clip_norm"
+        advice = "Lower learning_rate, or set clip_norm"
         if number == 1:
-            advice = "the weights that training begins with hold values that are no numbers, or too large ones for this dtype"
-        raise T5prepError(f"The loss of step {number:,} is {loss}: {advice}.", code="step.nonfinite-loss")
+            advice = "The initial weights contain NaN, or values too large for this dtype. Use another model or --set dtype=float32"
+        raise T5prepError(f"The loss of step {number:,} is {loss}. {advice}.", code="step.nonfinite-loss")
     if not math.isfinite(norm):
         raise T5prepError(
-            f"The gradient norm of step {number:,} is {norm}, at a loss of {loss:.4g}, and its weights are not saved: "
-            "lower learning_rate, or try --set dtype=float32.",
+            f"The gradient norm of step {number:,} is {norm}, at a loss of {loss:.4g}. The weights of "
+            "this step are not saved. Lower learning_rate, or try --set dtype=float32.",
             code="step.nonfinite-gradient",
         )
 

@@ -73,10 +73,10 @@ def _train(
     began = time.monotonic()
     # Until the first step nothing needs to be saved, so a signal ends the process at once.
     beginning = until_the_end.enter_context(contextlib.ExitStack())
-    beginning.enter_context(io_signals.end_at_once("Stopped before the first step. The same command starts again."))
+    beginning.enter_context(io_signals.end_at_once("Stopped before the first step. Run the same command again."))
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
-            raise UsageError(f"A run needs {key}: {example}", code="option.missing")
+            raise UsageError(f"The run has no {key}. Set it, for example {example}", code="option.missing")
 
     # ────────────────────────────────────────────────────────────────────────────────────────────── Devices, input ──
     layouts = compiling.layouts(config, open_devices)
@@ -155,7 +155,7 @@ def _train(
         evaluated=f"{config.eval_split}_" if not state.metrics else "",
     )
     say(
-        f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
+        f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} per epoch; "
         f"{layout.words}, {config.dtype}."
     )
 
@@ -174,7 +174,8 @@ def _train(
     now = stepper.number
     if not loop.complete:
         raise T5prepError(
-            f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.",
+            f"Training was stopped by {signals.received} at step {now:,}, and its checkpoint is saved. "
+            "Run the same command again to resume.",
             code="run.interrupted",
         )
 
@@ -186,7 +187,7 @@ def _train(
     best, _ = checkpoints.best(config.out)
     weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluations else {}
     say(
-        f"{now:,} steps{' (no better metric for a while)' if loop.stopped_early else ''} "
+        f"{now:,} steps{' (stopped early: the metric did not improve)' if loop.stopped_early else ''} "
         f"in {duration(time.monotonic() - began)}."
     )
     return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
@@ -215,7 +216,8 @@ def first_weights(
     """Return the model's shape and its initial weights. Raises TokenizerError if the data has another tokenizer."""
     if config.weights == "random" and run.is_run(config.model):
         say(
-            f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
+            f"Using only the architecture of {config.model}, because weights=random. "
+            "To start from its weights: --set weights=pretrained"
         )
     # Madlad-400 has no embeddings for sentinels: its data fits only if no record contains one.
     marked = any(
@@ -230,14 +232,16 @@ def first_weights(
     )
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(
-            f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
-            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ...",
+            f"{config.data[0]} was tokenized with {tokenizer.name}, but {config.model} has another "
+            "tokenizer. Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer "
+            f"{config.model} ...",
             code="dataset.tokenizer-mismatch",
         )
     if tokenizer.is_encoders and isinstance(shape, ModelConfig):
         raise TokenizerError(
-            f"{config.data[0]} was tokenized by {tokenizer.name}, an encoder's tokenizer, and {config.model} is a T5. "
-            f"Prepare the data with a T5's: t5prep prepare TASK --target class --tokenizer {config.model} ...",
+            f"{config.data[0]} was tokenized with {tokenizer.name}, an encoder's tokenizer, but "
+            f"{config.model} is a T5. Prepare the data with a T5 tokenizer: t5prep prepare TASK --target "
+            f"class --tokenizer {config.model} ...",
             code="dataset.tokenizer-mismatch",
         )
     return shape_of(config, shape), initial
@@ -283,7 +287,7 @@ def _state(
     other_length = checks.other_length(
         config, saved.config, checkpoint_step=saved.step, in_epoch=in_epoch, checkpoint_path=path
     )
-    say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
+    say(f"Resuming {config.out} at step {saved.step:,}. {other_length}".rstrip())
     if warning := checkpoints.other_processors(saved, processors):
         say(warning)
     if reset_message := checkpoints.judged_anew(saved, config):

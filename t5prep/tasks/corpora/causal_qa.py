@@ -91,8 +91,9 @@ def columns(options: Options) -> Columns:
     """Return the columns that are read. Raises UsageError for ELI5, of which the archive has no texts."""
     if options.subset == "eli5":
         raise UsageError(
-            "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "
-            "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`.",
+            "--subset eli5 has no texts: the archive holds only the ids of ELI5's posts, because the "
+            "texts may not be redistributed. Choose another subset, or prepare your own file with `t5prep "
+            "prepare text2text`.",
             code="task.subset-unavailable",
         )
     return Columns(inputs=("question_processed", ("context_processed", "")), targets=(ANSWERS,), id="id")

@@ -165,17 +165,21 @@ def label_words(options: Options) -> dict[str, str]:
     words = {value.strip(): word.strip() for value, _, word in pairs}
     if len(words) != len(pairs) or not all(value and word for value, word in words.items()):
         raise UsageError(
-            f'--label-map "{options.label_map}": it is each value once with its word, as in 0=negative,1=positive',
+            f'--label-map "{options.label_map}" has an incomplete or repeated entry. Write each value '
+            "once with its word, as in 0=negative,1=positive",
             code="option.malformed",
         )
     if options.targets:
         raise UsageError(
-            "--label-map is for the values of one column: say it with --targets-column, not --targets",
+            "--label-map needs a single column of values, but --targets is a template. Use "
+            "--targets-column instead of --targets.",
             code="option.missing-prerequisite",
         )
     if options.number_column:
         raise UsageError(
-            "--label-map is for labels, and --number-column has numbers: leave one of them out", code="option.conflict"
+            "--label-map is for labels, but --number-column contains numbers. Use either --label-map or "
+            "--number-column, not both.",
+            code="option.conflict",
         )
     return words
 
@@ -228,20 +232,21 @@ def _parsed(template: str) -> list[tuple[str, str]]:
         pieces = list(string.Formatter().parse(template))
     except ValueError as error:
         raise UsageError(
-            f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}',
+            f'The template "{template}" cannot be parsed ({error}). Write each column name in braces, as '
+            "in {question}",
             code="option.invalid-template",
         ) from None
     columns = [column for _, column, _, _ in pieces if column is not None]
     if not all(columns) or not columns:
         alone = template if template.isidentifier() else "question"
         raise UsageError(
-            f'the template "{template}" names no column. Columns stand in braces, as in "{{{alone}}}"',
+            f'The template "{template}" names no column. Write each column name in braces, as in "{{{alone}}}"',
             code="option.invalid-template",
         )
     for _, column, form, conversion in pieces:
         if form or conversion:
             raise UsageError(
-                f'the template "{template}" gives the column {column} a form, and its text is used as it is. '
+                f'The template "{template}" formats the column {column}, but t5prep uses its text unchanged. '
                 f"Write {{{column}}}",
                 code="option.invalid-template",
             )
@@ -263,22 +268,25 @@ def columns(options: Options) -> Columns:
     ):
         if bool(column) == bool(template) and not (side == "targets" and target_kinds and not column):
             raise UsageError(
-                f'say what the {side} are: either --{side}-column NAME or --{side} "... {{NAME}} ..."',
+                f'The {side} need exactly one option. Use either --{side}-column NAME or --{side} "... {{NAME}} ..."',
                 code="option.missing",
             )
     if len(set(flags := flag_columns(options))) < len(flags) or not all(flags):
         raise UsageError(
-            f'--labels-column "{options.labels_column}": it is the name of each column once, as in toxic,insult',
+            f'--labels-column "{options.labels_column}" has an empty or repeated name. Name each column '
+            "once, as in toxic,insult",
             code="option.malformed",
         )
     if len(target_kinds) > 1 or (target_kinds and (options.targets_column or options.targets)):
         raise UsageError(
-            f"--{target_kinds[0]}-column says what is learned instead of a target: leave the other one out",
+            f"--{target_kinds[0]}-column already defines the target, but another option does so too. "
+            "Remove the other option.",
             code="option.conflict",
         )
     if options.tags_column and (options.inputs or options.second_column or options.protect):
         raise UsageError(
-            "--tags-column goes with one column of words: name it by --inputs-column, and no other",
+            "--tags-column needs one column of words as its only input. Name it with --inputs-column, and "
+            "remove the other input options.",
             code="option.missing-prerequisite",
         )
     inputs = tuple(dict.fromkeys(input_columns(options)))
@@ -286,7 +294,7 @@ def columns(options: Options) -> Columns:
     for column in options.protect:
         if column not in inputs:
             raise UsageError(
-                f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}",
+                f"--protect {column} is not a column of the inputs. Choose one of: {', '.join(inputs)}.",
                 code="column.missing",
             )
     targets = tuple(dict.fromkeys(column for _, column in _targets(options) if column and column not in inputs))
@@ -304,7 +312,8 @@ def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
     endings = [ending.strip() for ending in options.line_pairs.split(",")]
     if len(endings) != 2 or not all(endings) or endings[0] == endings[1]:
         raise UsageError(
-            f'--line-pairs "{options.line_pairs}": it is two endings of file names, as in .en,.de',
+            f'--line-pairs "{options.line_pairs}" is not a pair of file name endings. Write two different '
+            "endings, as in .en,.de",
             code="option.malformed",
         )
     return ((endings[0], endings[1]),)

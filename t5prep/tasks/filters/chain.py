@@ -39,12 +39,13 @@ class OwnFilter:
         except (Exception, SystemExit) as error:
             excerpt = " ".join(text.split())[:60]
             raise UsageError(
-                f'--filter {self.name} fails at the text "{excerpt}" ({type(error).__name__}: {error})',
+                f'--filter {self.name} failed on the text "{excerpt}" ({type(error).__name__}: {error}). '
+                "Correct the function, or raise Reject(why) for such texts.",
                 code="filter.failure",
             ) from error
         if not isinstance(result, str):
             raise UsageError(
-                f"--filter {self.name} returned {result!r}: it must return the text, or raise Reject(why)",
+                f"--filter {self.name} returned {result!r} instead of text. Return a str, or raise Reject(why).",
                 code="filter.invalid-result",
             )
         return result
@@ -91,7 +92,7 @@ def cls(name: str) -> type:
     """Return the class of the built-in filter `name`. Raises UsageError."""
     if name not in rules.FILTERS:
         raise UsageError(
-            f'--filter "{name}": there is no such filter.{did_you_mean(name, names())} See all: t5prep filter',
+            f'No filter is named "{name}".{did_you_mean(name, names())} List all filters: t5prep filter',
             code="filter.unknown",
         )
     return rules.FILTERS[name]
@@ -115,8 +116,8 @@ def parse(text: str) -> tuple[str, Filter]:
         key, equals, value = part.partition("=")
         if key not in fields or not equals:
             raise UsageError(
-                f'--filter "{text}": "{part}" is not NAME=VALUE with one of its settings.{did_you_mean(key, fields)} '
-                f"{name} has: {', '.join(fields)}",
+                f'--filter "{text}" contains "{part}", which is not a setting of the form '
+                f"NAME=VALUE.{did_you_mean(key, fields)} Choose a setting of {name}: {', '.join(fields)}",
                 code="filter.unknown-setting",
             )
         values[key] = _value(fields[key], value, text=text)
@@ -127,7 +128,10 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | fl
     """Return the value of a filter's setting from its text `value`. `text` is the whole filter, for errors. Raises UsageError."""
     choices = field.metadata["choices"]
     if choices and value not in choices:
-        raise UsageError(f'--filter "{text}": {field.name} is one of {", ".join(choices)}', code="filter.invalid-value")
+        raise UsageError(
+            f'--filter "{text}" has an invalid {field.name}. Choose one of: {", ".join(choices)}',
+            code="filter.invalid-value",
+        )
     kind = type(field.default)
     if kind is str:
         return value
@@ -137,7 +141,8 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> str | int | fl
             return number
     number_kind = "a whole number" if kind is int else "a number"
     raise UsageError(
-        f'--filter "{text}": {field.name} is {number_kind} from 0 on, not "{value}"', code="filter.invalid-value"
+        f'--filter "{text}" has the invalid {field.name} "{value}". Use {number_kind} of at least 0.',
+        code="filter.invalid-value",
     )
 
 

@@ -339,7 +339,8 @@ class Language:
         for code in self.keep.split("+"):
             if code not in languages:
                 raise UsageError(
-                    f'--filter language: "{code}" is not a language it knows.{did_you_mean(code, languages)}',
+                    f'--filter language does not know the language "{code}".{did_you_mean(code, languages)} Use a '
+                    "two-letter code, such as en.",
                     code="filter.invalid-value",
                 )
 
@@ -360,7 +361,7 @@ def _identifier() -> "LanguageIdentifier":
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
         raise UsageError(
-            f"--filter language needs py3langid, which is not installed: {install_command('language')}",
+            f"--filter language needs py3langid, which is not installed. Install it: {install_command('language')}",
             code="install.extra-missing",
         ) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -377,7 +378,7 @@ class Pattern:
         """Raise UsageError for an invalid regular expression, or if none is given."""
         if not self.drop and not self.keep:
             raise UsageError(
-                "--filter pattern needs an expression: --filter 'pattern:drop=(?i)lorem ipsum'",
+                "--filter pattern needs a regular expression. Example: --filter 'pattern:drop=(?i)lorem ipsum'",
                 code="filter.missing-setting",
             )
         for expression in (self.drop, self.keep):

@@ -34,21 +34,23 @@ def check_buckets(opened: Sequence[DatasetSplit], buckets: Sequence[Lengths]) ->
     """
     if len(opened) > 1:
         raise UsageError(
-            "buckets part the records of a single dataset, and this run has several. Leave buckets out.",
+            "buckets work with one dataset only, but this run has several. Remove the buckets setting.",
             code="setting.conflict",
         )
     dataset_split = opened[0]
     if dataset_split.settings.is_packed:
         raise UsageError(
-            f"buckets do nothing for {dataset_split.folder}: its rows are packed, and all are full. Leave buckets out.",
+            f"buckets have no effect on {dataset_split.folder}, because its rows are packed and all full. "
+            "Remove the buckets setting.",
             code="setting.inapplicable",
         )
     longest = tuple(max(side) for side in zip(*buckets, strict=True))
     inputs, targets = dataset_split.lengths
     if longest[0] > inputs or longest[1] > targets:
         raise UsageError(
-            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {dataset_split.folder} have {inputs}x{targets} at most. "
-            f"Look for some that fit: t5prep plan --model MODEL --data {dataset_split.folder} --lengths",
+            f"buckets go up to {longest[0]}x{longest[1]}, but the rows of {dataset_split.folder} have at "
+            f"most {inputs}x{targets} tokens. Find buckets that fit: t5prep plan --model MODEL --data "
+            f"{dataset_split.folder} --lengths",
             code="setting.oversized-bucket",
         )
 
@@ -92,8 +94,9 @@ def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarra
     if not fits.any(axis=1).all():
         longest = lengths.max(axis=0)
         raise UsageError(
-            f"{int((~fits.any(axis=1)).sum()):,} records fit into no bucket: the longest input has {longest[0]} tokens and the "
-            f"longest target {longest[1]}. Add a bucket of that size: --set buckets=...,{longest[0]}x{longest[1]}",
+            f"{int((~fits.any(axis=1)).sum()):,} records do not fit into any bucket. The longest input "
+            f"has {longest[0]} tokens and the longest target {longest[1]}. Add a bucket of that size: "
+            f"--set buckets=...,{longest[0]}x{longest[1]}",
             code="setting.missing-bucket",
         )
     return fits.argmax(axis=1)
@@ -271,8 +274,8 @@ class Reading:
         """
         if global_batch < 1 or host.hosts < 1 or global_batch % host.hosts or not 0 <= host.number < host.hosts:
             raise UsageError(
-                f"A global batch of {global_batch} rows cannot be dealt to {host.hosts} hosts (this is host {host.number}, "
-                "counted from 0): take a batch that the number of hosts divides.",
+                f"A global batch of {global_batch} rows cannot be divided among {host.hosts} hosts (this is "
+                f"host {host.number}, counted from 0). Choose a multiple of the number of hosts.",
                 code="device.indivisible-batch",
             )
         self.rows = global_batch // host.hosts
@@ -332,8 +335,8 @@ def _shares(opened: Sequence[DatasetSplit], rates: Sequence[float] | None, rows:
     weights = [float(dataset_split.records) for dataset_split in opened] if rates is None else list(rates)
     if len(weights) != len(opened) or min(weights) <= 0 or 0 in (shares := order.shares(weights, rows)):
         raise UsageError(
-            f"{len(opened)} datasets cannot be mixed by the rates {weights}: give one positive rate to each, "
-            f"none so small that it is less than one row in {rows:,}.",
+            f"{len(opened)} datasets cannot be mixed by the rates {weights}. Set one positive rate for "
+            f"each dataset, each large enough for one row in {rows:,}.",
             code="setting.invalid-rates",
         )
     return shares

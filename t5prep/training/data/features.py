@@ -93,7 +93,7 @@ def texts_of(records: Records, *names: str, one_id: bool, data: str = "DATA") ->
             raise ValueError("a record without one id")
     except (IndexError, UnicodeDecodeError, ValueError) as error:
         raise DatasetError(
-            f"A record of {data} cannot be read ({error}). Find out more: t5prep verify {data}", code="dataset.damaged"
+            f"A record of {data} cannot be read ({error}). Check the data: t5prep verify {data}", code="dataset.damaged"
         ) from error
     return [[raw_record.get(name, []) for raw_record in raw] for name in names]
 

@@ -14,8 +14,9 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
     opened, folder, described = dataset.split(split), dataset.folder, dataset.manifest.tokenizer
     if tokenizer is not None and described.sha256 != tokenizer:
         raise DatasetError(
-            f"{folder} was tokenized by {described.name} (SHA-256 {described.sha256[:12]}…), the model uses "
-            f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL",
+            f"{folder} was tokenized with {described.name} (SHA-256 {described.sha256[:12]}…), but the "
+            f"model uses another tokenizer ({tokenizer[:12]}…). Prepare the data again with the model's "
+            "tokenizer: --tokenizer MODEL",
             code="dataset.tokenizer-mismatch",
         )
     sizes = dataset.shard_sizes
@@ -23,13 +24,13 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
         if sizes.get(shard.name) != shard.bytes:
             size = f"{sizes[shard.name]:,} bytes" if shard.name in sizes else "missing"
             raise DatasetError(
-                f"{folder}/{shard.name} is {size}, the manifest says {shard.bytes:,} bytes. "
-                f"Copy or prepare it again, then check it: t5prep verify {folder}",
+                f"{folder}/{shard.name} is {size}, but the manifest says {shard.bytes:,} bytes. Copy or "
+                f"prepare the dataset again, then check it: t5prep verify {folder}",
                 code="dataset.altered",
             )
     if not opened.records:
         raise DatasetError(
-            f'The split "{split}" of {folder} holds no records. Name another, or prepare more rows.',
+            f'The split "{split}" of {folder} has no records. Name another split, or prepare more rows.',
             code="dataset.empty-split",
         )
     _ = dataset.index  # reads the index, and raises DatasetError if it is missing or damaged
@@ -53,8 +54,8 @@ def open_splits(
         ):
             if first_value != second_value and (attribute == "tokenizer" or "packed" in (first_value, second_value)):
                 raise UsageError(
-                    f"{opened[0].folder} and {dataset_split.folder} cannot be mixed: their {attribute} is {first_value} and "
-                    f"{second_value}. Prepare both with the same one.",
+                    f"{opened[0].folder} and {dataset_split.folder} cannot be mixed, because their {attribute} "
+                    f"differs ({first_value} and {second_value}). Prepare both datasets with the same {attribute}.",
                     code="dataset.mixed-settings",
                 )
     return opened

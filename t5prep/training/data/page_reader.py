@@ -72,8 +72,8 @@ class PageReader:
         except tfrecord.BrokenPageError as error:
             page = numbers[error.number]
             raise DatasetError(
-                f"{self._paths[self._shard[page]]} was altered after byte {self._begin[page]:,}: its records are not what "
-                f"was prepared. See what else was: t5prep verify {self._data}",
+                f"{self._paths[self._shard[page]]} was altered after byte {self._begin[page]:,}, so its "
+                f"records differ from the prepared ones. Check the whole dataset: t5prep verify {self._data}",
                 code="dataset.altered",
             ) from error
         return dict(zip(numbers, zip(data, places, strict=True), strict=True))
@@ -88,7 +88,8 @@ class PageReader:
         except OSError as error:
             reason = error.strerror or "not found"
             raise DatasetError(
-                f"{self._paths[shard]} cannot be read any more ({reason}). Put it back, and start the same command again.",
+                f"{self._paths[shard]} can no longer be read ({reason}). Restore the file, and run the same "
+                "command again.",
                 code="dataset.unreadable",
             ) from error
 

@@ -124,8 +124,8 @@ class Embedding:
         self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         if self._words.vocab_size > opened.config.vocab_size:  # a device would take another token's embedding for one
             raise UsageError(
-                f"{opened.name} has {opened.config.vocab_size:,} embeddings, and the tokenizer {self._words.vocab_size:,} ids: take "
-                "the model's own, --tokenizer NAME.",
+                f"{opened.name} has {opened.config.vocab_size:,} embeddings, but the tokenizer has "
+                f"{self._words.vocab_size:,} ids. Use the model's own tokenizer: --tokenizer NAME",
                 code="tokenizer.vocabulary-mismatch",
             )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
@@ -336,12 +336,15 @@ def _choose(
     if output.pooling == "auto":
         if recipe.others or not recipe.pooling:
             raise UsageError(
-                f"{model} makes its vectors by {recipe.words()}, and not all of it is computed here. Choose yourself: "
-                "--pooling mean (or first, none).",
+                f"{model} computes its vectors by {recipe.words()}, which t5prep supports only in part. "
+                "Choose a pooling: --pooling mean (or first, none)",
                 code="model.unsupported-pooling",
             )
         return dataclasses.replace(output, pooling=recipe.pooling, normalize=None in recipe.after_pooling), recipe
-    say(f"{model}'s own recipe is {recipe.words()}. Leave --pooling out to apply it; as chosen, its vectors differ.")
+    say(
+        f"The model {model} has its own recipe: {recipe.words()}. --pooling replaces it, so the vectors differ. "
+        "To apply the recipe, remove --pooling."
+    )
     return output, None
 
 

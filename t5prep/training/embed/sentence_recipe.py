@@ -127,7 +127,8 @@ def read(files: ModelFiles) -> SentenceRecipe | None:
         return _read(files)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{files.name}: what {MODULES} says of sentence-transformers is damaged ({str(error)[:80]}): fetch it again.",
+            f"{files.name}: {MODULES} or a file that it lists for sentence-transformers is damaged "
+            f"({str(error)[:80]}). Fetch the model again.",
             code="model.invalid-config",
         ) from error
 

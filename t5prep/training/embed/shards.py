@@ -79,7 +79,8 @@ class Folder:
             existing_names and manifest is None and any(name.startswith("vectors-") for name in existing_names)
         ):
             raise OutputError(
-                f"{folder} holds something that is not vectors ({(strange or sorted(existing_names))[0]}). Choose another --out.",
+                f"{folder} contains files that t5prep embed cannot identify "
+                f"({(strange or sorted(existing_names))[0]}). Choose another --out.",
                 code="output.foreign-file",
             )
         self._known: dict[str, Entry] = {}
@@ -87,8 +88,8 @@ class Folder:
             differs = [key for key, value in self._identity.items() if manifest.get(key) != value]
             if differs:
                 raise OutputError(
-                    f"{folder} has vectors that were made with another {' and '.join(differs)}. Choose another --out, or "
-                    "give the same again to go on.",
+                    f"{folder} contains vectors that were made with a different {' and '.join(differs)}. Choose "
+                    "another --out, or use the earlier options to resume.",
                     code="output.different-settings",
                 )
             self._known = {str(entry["name"]): entry for entry in manifest.get("shards", [])}

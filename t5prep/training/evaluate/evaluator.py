@@ -122,8 +122,8 @@ class Evaluator:
         replicas = layout.replicas
         if batch % replicas:
             raise UsageError(
-                f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: take a multiple of {replicas} "
-                "(of a run: --set eval_batch=…; of eval: --batch).",
+                f"An evaluation batch of {batch} rows cannot be divided among {replicas} replicas. Choose a "
+                f"multiple of {replicas}: --set eval_batch=… in t5prep train, --batch in t5prep eval.",
                 code="device.indivisible-batch",
             )
         self._opened, dataset = opened, opened.manifest
@@ -322,26 +322,27 @@ def logits_order(config: Config, target: Target, *, data: str) -> list[int]:
     if HiddenTokensTarget() in (learned, target) and learned != target:
         has, not_ = ("has no", "fills masks") if learned == HiddenTokensTarget() else ("has", "does not fill masks")
         raise UsageError(
-            f"{data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for.",
+            f"{data} {has} hidden tokens as targets, but the model {not_}. Use a dataset that the model "
+            "was trained for.",
             code="dataset.target-mismatch",
         )
     if classes and not learned.classes:
         raise UsageError(
-            f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts: prepare it with "
-            "--target text",
+            f"{data} has classes or numbers as targets, but the model generates text. Prepare the data "
+            "with --target text.",
             code="dataset.target-mismatch",
         )
     if len(classes) != len(learned.classes):
         has = f"has {len(classes)} classes ({', '.join(classes[:8])})" if classes else "has texts as targets"
         raise UsageError(
-            f"{data} {has}, and the model tells {len(learned.classes)} classes apart ({', '.join(learned.classes[:8])}): "
-            "prepare the dataset that it was trained for.",
+            f"{data} {has}, but the model has {len(learned.classes)} classes "
+            f"({', '.join(learned.classes[:8])}). Prepare the dataset that the model was trained for.",
             code="dataset.class-mismatch",
         )
     if target.name != learned.name:
         raise UsageError(
-            f"The targets of {data} are of the kind {target.name}, and the model tells {learned.name}: prepare the dataset "
-            "that it was trained for.",
+            f"{data} has targets of the kind {target.name}, but the model predicts {learned.name}. "
+            "Prepare the dataset that the model was trained for.",
             code="dataset.target-mismatch",
         )
     order = class_order(learned.classes, classes)

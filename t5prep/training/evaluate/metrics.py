@@ -232,7 +232,7 @@ def bleu(references: Sequence[References], predictions: Sequence[str], *, metric
         fix = (
             f'Install it: {python()} -m pip install "{package}"'
             if package
-            else "It is downloaded once; connect this machine, or take --metric bleu."
+            else "Connect this machine to download it once, or use --metric bleu."
         )
         raise UsageError(
             f"{metric} needs sacrebleu's tokenizer {tokenizer}, which is missing ({type(error).__name__}). {fix}",
@@ -363,7 +363,7 @@ def check(names: Iterable[str]) -> list[str]:
     for name in metric_names:
         if name not in METRICS:
             raise UsageError(
-                f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.',
+                f'No metric is named "{name}".{did_you_mean(name, METRICS)} Choose one of: {", ".join(METRICS)}.',
                 code="option.unknown-choice",
             )
     return metric_names

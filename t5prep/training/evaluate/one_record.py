@@ -50,17 +50,21 @@ def record_in_run(
     """
     if not run.is_run(name):
         raise UsageError(
-            f"{name} is not a run of t5prep. Name the folder that a training wrote: --run RUN",
+            f"{name} is not a run of t5prep. Name the folder of a training run: --run RUN",
             code="run.foreign-folder",
         )
     newest = checkpoint.last(name)
     if newest is None:
-        raise UsageError(f"{name} has no checkpoint yet, so it has seen nothing.", code="run.no-checkpoint")
+        raise UsageError(
+            f"{name} has no checkpoint yet, so it has not seen any record. Wait for its first checkpoint.",
+            code="run.no-checkpoint",
+        )
     state = newest[1]
     of_record = [entry["digest"] == dataset.manifest.digest for entry in state.data]
     if not any(of_record):
         raise UsageError(
-            f"{name} was not trained on {dataset.folder}, but on {', '.join(str(entry['uri']) for entry in state.data)}.",
+            f"{name} was not trained on {dataset.folder}. Name a dataset that it was trained on: "
+            f"{', '.join(str(entry['uri']) for entry in state.data)}.",
             code="run.dataset-mismatch",
         )
     split = next(

@@ -64,8 +64,8 @@ def _warn_of_unrelated(opened: run.Model, datasets: Sequence[Dataset]) -> None:
         task = dataset.manifest.settings.task
         if task not in learned:
             say(
-                f"warning: {opened.name} was trained on {', '.join(sorted(learned))}; {dataset.folder} is of {task}. Its scores "
-                "say how well the one carries over to the other."
+                f"warning: {opened.name} was trained on {', '.join(sorted(learned))}, but {dataset.folder} is of the task "
+                f"{task}. The scores show how well the model transfers to this task."
             )
 
 
@@ -100,12 +100,15 @@ def score_split(loaded: Loaded, options: EvaluateOptions, dataset: Dataset, *, s
         bootstrap=options.bootstrap,
     )
     if chosen and not evaluator.generates:
-        say(f"warning: {' '.join(chosen)}: no answers to {dataset.folder} are generated. To score some: --metric rouge")
+        say(
+            f"warning: {' '.join(chosen)} has no effect, because no answers to {dataset.folder} are generated. "
+            "To score generated answers: --metric rouge"
+        )
     result = evaluator(loaded.weights, worst=options.worst, sample=options.random_wrong, score_each=True)
     if math.isnan(result.numbers()["loss"]):
         raise T5prepError(
-            f"{opened.name} gives no numbers (NaN) on {dataset.folder}: its weights or its config.json are damaged. Take "
-            "another checkpoint (--checkpoint), or export the model again.",
+            f"The loss of {opened.name} on {dataset.folder} is not a number (NaN): its weights or its "
+            "config.json are damaged. Choose another checkpoint (--checkpoint), or export the model again.",
             code="weights.nonfinite",
         )
     return result
@@ -119,11 +122,13 @@ def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
     if not run.is_run(model):
         if "://" not in model and not Path(model).exists():
             raise UsageError(
-                f"There is no run {model} here.{paths.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
-                "for a model of the Hub, say which data to score it on: --data DIR",
+                f"The run {model} does not exist here.{paths.mistyped(model)} Train it: t5prep train --out "
+                f"{model} ... For a model of the Hub, name the data to score it on: --data DIR",
                 code="run.not-found",
             )
-        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR", code="option.missing")
+        raise UsageError(
+            f"{model} is not a run of t5prep, so its data is unknown. Name the data: --data DIR", code="option.missing"
+        )
     _, state = checkpoint.choose(model, checkpoint=checkpoint_name)
     return [place_of(str(entry["uri"]), model) for entry in state.data]
 
@@ -136,7 +141,7 @@ def place_of(uri: str, model: str) -> str:
     path = next((path for path in candidates if (path / manifest.NAME).is_file()), None)
     if path is None:
         raise UsageError(
-            f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR",
+            f"{model} was trained on {uri}, which does not exist here. Name the current folder of the data: --data DIR",
             code="run.missing-data",
         )
     return str(path)

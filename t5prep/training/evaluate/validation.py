@@ -74,7 +74,8 @@ class Validation:
             metric = next((name for name in self._auto if name in metrics), "loss")
         if metric not in metrics:
             raise UsageError(
-                f'metric is "{metric}", and the evaluation has {", ".join(metrics)}.', code="setting.unavailable-metric"
+                f'The evaluation has no metric "{metric}". Set metric to one of: {", ".join(metrics)}.',
+                code="setting.unavailable-metric",
             )
         value = metrics[metric]
         state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)

@@ -224,8 +224,8 @@ class ModelConfig:
         if model_type not in T5_TYPES:
             hint = did_you_mean(str(model_type), T5_TYPES)
             raise UsageError(
-                f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5), mt5 and umt5 can be'
-                f" trained: choose one of those.{hint}",
+                f'A model of type "{model_type}" cannot be trained.{hint} Choose a t5 (T5, T5 1.1, FLAN-T5, '
+                "ByT5), mt5 or umt5.",
                 code="model.unknown-type",
             )
         values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
@@ -239,8 +239,9 @@ class ModelConfig:
             values["tie_word_embeddings"] = values["scale_decoder_outputs"]
         if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
             raise UsageError(
-                f"The model has feed_forward_proj {reprlib.repr(values['feed_forward_proj'])}, and only relu (T5 1.0),"
-                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) and gated-silu (UL2) are known: choose a model with one of those.",
+                "The model has the unsupported feed_forward_proj "
+                f"{reprlib.repr(values['feed_forward_proj'])}. Choose a model with relu (T5 1.0), gated-gelu "
+                "(T5 1.1, FLAN-T5, mT5, ByT5) or gated-silu (UL2).",
                 code="model.unsupported-config",
             )
         if isinstance(values.get("eos_token_id"), list):
@@ -563,14 +564,15 @@ def read_config(content: bytes, *, location: object) -> Config:
         model_type = str(entries["model_type"])
         if model_type not in TYPES:
             raise UsageError(
-                f'The model is of type "{model_type[:80]}", and only {", ".join(TYPES)} can be trained: choose one of'
-                f" those.{did_you_mean(model_type[:80], TYPES)}",
+                f'A model of type "{model_type[:80]}" cannot be '
+                f"trained.{did_you_mean(model_type[:80], TYPES)} Choose a model of one of these types: "
+                f"{', '.join(TYPES)}.",
                 code="model.unknown-type",
             )
         config: Config = _class_of(model_type).from_json(entries)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
         raise UsageError(
-            f"{location} is not the configuration of a model ({str(error)[:200]}): fetch it again.",
+            f"{location} is not a valid model configuration ({str(error)[:200]}). Fetch the file again.",
             code="model.invalid-config",
         ) from error
     for field in dataclasses.fields(config):
@@ -579,14 +581,14 @@ def read_config(content: bytes, *, location: object) -> Config:
         upper_limit = MOST_LAYERS if field.name.endswith("_layers") else LARGEST
         if field.type is int and of_json and not (type(value) is int and least <= value <= upper_limit):
             raise UsageError(
-                f"{location} says that {field.name} is {reprlib.repr(value)}, which no model has: fetch the file again.",
+                f"{location} has an invalid {field.name} ({reprlib.repr(value)}). Fetch the file again.",
                 code="model.invalid-config",
             )
     for name in ("layer_norm_epsilon", "dropout_rate"):
         share = getattr(config, name)
         if not (isinstance(share, int | float) and 0 <= share < 1):  # a NaN would make every answer nonsense
             raise UsageError(
-                f"{location} says that {name} is {reprlib.repr(share)}, which no model has: fetch the file again.",
+                f"{location} has an invalid {name} ({reprlib.repr(share)}). Fetch the file again.",
                 code="model.invalid-config",
             )
     return config
@@ -616,7 +618,7 @@ def filling_masks(config: EncoderConfig) -> EncoderConfig:
     """
     if not config.fills_masks:
         raise UsageError(
-            f"A model of type {config.model_type} is not pre-trained here: take a BERT, RoBERTa or ModernBERT.",
+            f"t5prep cannot pre-train a model of type {config.model_type}. Choose a BERT, RoBERTa or ModernBERT.",
             code="model.unsupported-pretraining",
         )
     return dataclasses.replace(config, classes=(), masked=True)

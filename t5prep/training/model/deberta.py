@@ -73,18 +73,20 @@ class DebertaConfig(EncoderConfig):
         kinds = config.get("pos_att_type") or []
         if sorted(kinds.split("|") if isinstance(kinds, str) else kinds) != BOTH:
             raise UsageError(
-                f"The model has pos_att_type {reprlib.repr(kinds)}, and only p2c|c2p is computed here.",
+                f"The model has pos_att_type {reprlib.repr(kinds)}, but t5prep supports only p2c|c2p. Choose "
+                "another model.",
                 code="model.unsupported-config",
             )
         if config.get("max_relative_positions", -1) not in (-1, config.get("max_position_embeddings", 512)):
             raise UsageError(
-                f"The model has max_relative_positions {reprlib.repr(config['max_relative_positions'])}, and only -1 is computed "
-                "here.",
+                f"The model has max_relative_positions {reprlib.repr(config['max_relative_positions'])}, but "
+                "t5prep supports only -1. Choose another model.",
                 code="model.unsupported-config",
             )
         if config.get("embedding_size", config.get("hidden_size")) != config.get("hidden_size"):
             raise UsageError(
-                f"The model has embedding_size {reprlib.repr(config['embedding_size'])}, and only hidden_size is computed here.",
+                f"The model has embedding_size {reprlib.repr(config['embedding_size'])}, but t5prep supports "
+                "only a value equal to hidden_size. Choose another model.",
                 code="model.unsupported-config",
             )
         model_config = cls(**fields_of(config, FIELDS), **head_of(config))

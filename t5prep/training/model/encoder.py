@@ -60,8 +60,8 @@ def check_length(config: EncoderConfig, length: int) -> None:
     """Raise UsageError if the model has too few positions for inputs of a length."""
     if length > config.longest_input:
         raise UsageError(
-            f"The model has positions for {config.longest_input} tokens, and the inputs have {length}: prepare them with"
-            f" --input-length {config.longest_input}",
+            f"The model has positions for {config.longest_input} tokens, but the inputs have {length}. "
+            f"Prepare the data again with --input-length {config.longest_input}",
             code="model.short-positions",
         )
 

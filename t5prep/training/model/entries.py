@@ -89,7 +89,8 @@ def check_usual(config: Entries, entries: Sequence[tuple[str, object]]) -> None:
     for name, usual in entries:
         if config.get(name, usual) != usual:
             raise UsageError(
-                f"The model has {name} {reprlib.repr(config[name])}, and only {usual!r} is computed here.",
+                f"The model has {name} {reprlib.repr(config[name])}, but t5prep supports only {usual!r}. "
+                "Choose another model.",
                 code="model.unsupported-config",
             )
 
@@ -104,7 +105,8 @@ def check_known(model_config: object, names: Mapping[str, str], **choices: Seque
     for field, values in choices.items():
         if (field_value := getattr(model_config, field)) not in values:
             raise UsageError(
-                f'The model has {names[field]} "{str(field_value)[:80]}", and known are {", ".join(values)}.',
+                f'The model has {names[field]} "{str(field_value)[:80]}", but t5prep supports only '
+                f"{', '.join(values)}. Choose another model.",
                 code="model.unsupported-config",
             )
 
@@ -153,7 +155,8 @@ def full_every(*stacks: Sequence[str], last: bool = False) -> int:
         if all(list(kinds) == kinds_of(len(kinds), every=every, last=last) for kinds in stacks):
             return every
     raise UsageError(
-        f"The model's layer_types are {', '.join(map(str, stacks[0]))[:80]}, and computed here is {FULL} in every n-th layer,"
-        f" from the {'n-th' if last else 'first'} on, and {SLIDING} in the others.",
+        f"The model has unsupported layer_types ({', '.join(map(str, stacks[0]))[:80]}). Choose a "
+        f"model with {FULL} in every n-th layer, starting with the {'n-th' if last else 'first'}, and "
+        f"{SLIDING} in all others.",
         code="model.unsupported-config",
     )

@@ -20,7 +20,7 @@ def turned_off() -> list[str]:
     if unknown := sorted(names - SWITCHES.keys()):
         suggestion = did_you_mean(unknown[0], SWITCHES)
         raise UsageError(
-            f"{VARIABLE} says {unknown[0]}, and it knows {', '.join(SWITCHES)}.{suggestion}",
+            f"{VARIABLE} contains the unknown name {unknown[0]}.{suggestion} Choose from: {', '.join(SWITCHES)}.",
             code="option.invalid-variable",
         )
     return [name for name in SWITCHES if name in names]

@@ -145,8 +145,8 @@ class T5GemmaConfig(ModelConfig):
     def with_classes(self, classes: Sequence[str], target: str = "class") -> "T5GemmaConfig":
         """Raise UsageError, because no head for classes is supported."""
         raise UsageError(
-            f"A {self.title} writes texts, and the data's targets are classes: prepare it with --target text, or train a T5's"
-            " encoder or a ModernBERT.",
+            f"A {self.title} generates text, but the data has classes as targets. Prepare the data with "
+            "--target text, or train a T5's encoder or a ModernBERT.",
             code="dataset.target-mismatch",
         )
 
@@ -177,8 +177,8 @@ class T5GemmaConfig(ModelConfig):
             encoder_value, decoder_value = (stack[name] for stack in stacks)
             if encoder_value != decoder_value:
                 raise UsageError(
-                    f"The model's encoder has {name} {reprlib.repr(encoder_value)} and its decoder "
-                    f"{reprlib.repr(decoder_value)}, and only equal ones are computed here.",
+                    f"The model's encoder has {name} {reprlib.repr(encoder_value)}, but its decoder has "
+                    f"{reprlib.repr(decoder_value)}. Choose a model with equal values.",
                     code="model.unsupported-config",
                 )
         last = stacks[1]

@@ -51,11 +51,12 @@ def load_config(model: str | Path | ModelFiles) -> Config:
     if "config.json" not in files.names:
         if "manifest.json" in files.names:
             raise UsageError(
-                f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.",
+                f"{files.name} is a prepared dataset, not a model. Name a run, an exported model or a model "
+                "of the Hub.",
                 code="model.dataset-folder",
             )
         raise UsageError(
-            f'"{files.name}" holds no config.json: pass a directory in Hugging Face layout.',
+            f'"{files.name}" has no config.json. Name a directory in Hugging Face layout.',
             code="model.missing-config",
         )
     return read_config(files.read("config.json"), location=f"{files.name}/config.json")
@@ -111,7 +112,7 @@ def load_weights(
         id(tensors[name]) for name in required_names
     }
     if unused := sorted(name for name, tensor in stored.items() if id(tensor) in extra):  # by their names in the file
-        say(f"Not used of {files.name}: {_listed(unused)}.")
+        say(f"Ignoring tensors of {files.name} that this model does not use: {_listed(unused)}.")
     if fresh:
         fresh_names = sorted({tensor for layout in fresh.values() for tensor in layout.tensors})
         if head_seed is None:
@@ -120,7 +121,7 @@ def load_weights(
                 f"t5prep train --model {files.name} --data DATA --out RUN",
                 code="weights.untrained-head",
             )
-        say(f"Drawn with seed {head_seed}, because {files.name} lacks them: {_listed(fresh_names)}.")
+        say(f"Initializing tensors that {files.name} lacks, with seed {head_seed}: {_listed(fresh_names)}.")
     weights: dict[str, Array] = {name: _stacked(layout, tensors, files.name) for name, layout in read.items()}
     return config, {**weights, **draw(fresh, seed=head_seed or 0)}
 
@@ -149,14 +150,14 @@ def for_classes(
             del reused_weights[name]
         if last and names_classes(config.classes):
             say(
-                f"The head of {_listed(config.classes)} is replaced by one of {_listed(classes)}, drawn with seed {seed}."
+                f"Replacing the head for {_listed(config.classes)} by a random head (seed {seed}) for {_listed(classes)}."
             )
     elif (order := class_order(config.classes, classes)) is not None:
         for name in last:
             reused_weights[name] = np.asarray(reused_weights[name])[..., order]
     elif last and names_classes(config.classes) and target != "number":
         pairs = [f"{old} is {new}" for old, new in zip(config.classes, classes, strict=True)]
-        say(f"The model's classes have other names than the data's, so their numbers count: {_listed(pairs)}.")
+        say(f"The class names of the model and the data differ. Matching classes by number: {_listed(pairs)}.")
     return changed, reused_weights | draw(
         {name: layout for name, layout in layouts.items() if name not in reused_weights}, seed=seed
     )
@@ -207,8 +208,8 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
         outputs = [name for name in (f"{root}.decoder.weight", f"{root}.weight") if name in renamed_tensors]
         if outputs and table in renamed_tensors and not _is_tied(renamed_tensors, table, outputs[0]):
             raise UsageError(
-                f"{model} fills masks by {outputs[0]}, which is not its embeddings, and only tied matrices are computed here: "
-                "take a model with tied ones.",
+                f"{model} predicts masked tokens with {outputs[0]}, which is not tied to its embeddings. "
+                "Choose a model with tied embeddings.",
                 code="model.untied-embeddings",
             )
         if f"{root}.decoder.bias" in renamed_tensors:
@@ -224,7 +225,7 @@ def _prefix(anchor: str, stored: Mapping[str, LazyArray], *, model: str, usual: 
     prefixes = sorted(name.removesuffix(anchor) for name in stored if f".{name}".endswith(f".{anchor}"))
     if len(prefixes) > 1 and not {usual, ""} & {*prefixes}:
         raise UsageError(
-            f"{model} holds several models ({', '.join(prefixes)}): pass a checkpoint of one.",
+            f"{model} contains several models ({', '.join(prefixes)}). Name a checkpoint with only one model.",
             code="weights.several-models",
         )
     return prefixes[0] if len(prefixes) == 1 else "" if "" in prefixes else usual
@@ -267,21 +268,22 @@ def _check_complete(
     rounded = [name for name in missing if name in tensors] + [name for name in tensors if name.endswith(QUANTIZED)]
     if missing and rounded:
         raise UsageError(
-            f"{model} is quantized ({rounded[0]} is {tensors[rounded[0]].stored_dtype}): pass the checkpoint that it was made"
-            " from, in float32, float16 or bfloat16.",
+            f"{model} is quantized ({rounded[0]} is {tensors[rounded[0]].stored_dtype}). Use its original "
+            "checkpoint in float32, float16 or bfloat16.",
             code="weights.quantized",
         )
     if missing:
         raise UsageError(
-            f'"{model}" lacks {missing[0]}: pass {_kind(config, encoder=encoder)}.', code="weights.missing-tensor"
+            f'"{model}" has no tensor {missing[0]}. Use {_kind(config, encoder=encoder)}.',
+            code="weights.missing-tensor",
         )
     alone = encoder or bool(config.classes)  # without a decoder
     unused = (name for name in sorted(weight_names - required_names - {UNUSED}) if not (alone and "decoder." in name))
     for name in unused:
         if IN_LAYER.search(name) and not name.endswith(BUFFERS) and np.asarray(tensors[name]).any():
             raise UsageError(
-                f"{model} has {name}, which a model of its config.json does not have: they are not of one model, or its"
-                " adapters are not merged. Fetch both again, or merge the adapters.",
+                f"{model} has the tensor {name}, which its config.json does not describe. Fetch both files "
+                "again, or merge the adapters if the model has any.",
                 code="weights.unknown-tensor",
             )
 
@@ -337,7 +339,7 @@ def finite(weights: Mapping[str, Array], name: str) -> np.ndarray:
     values = np.asarray(weights[name])
     if not np.isfinite(values).all():
         raise UsageError(
-            f"the model has values that are not numbers (NaN, infinity) in {name}. Take another checkpoint (--checkpoint).",
+            f"The weight {name} of the model contains NaN or infinity. Choose another checkpoint (--checkpoint).",
             code="weights.nonfinite",
         )
     return values
@@ -420,8 +422,8 @@ def _stacked(layout: WeightLayout, tensors: Mapping[str, LazyArray], model: str)
     for tensor in layout.tensors:
         if tensors[tensor].shape != tensor_shape:
             raise UsageError(
-                f"{model} has {tensor} of shape {tensors[tensor].shape}, and its config.json says {tensor_shape}: they are not of"
-                " one model; fetch both again.",
+                f"{model} has {tensor} of shape {tensors[tensor].shape}, but its config.json requires "
+                f"{tensor_shape}. Fetch both files again.",
                 code="weights.shape-mismatch",
             )
 

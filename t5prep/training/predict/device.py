@@ -51,7 +51,8 @@ class Device:
         if 2 * generation.beams > opened.config.vocab_size:
             max_beams = opened.config.vocab_size // 2
             raise UsageError(
-                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {max_beams:,} beams.",
+                f"--beams {generation.beams} is too many for a model with {opened.config.vocab_size:,} "
+                f"tokens. Use at most {max_beams:,} beams.",
                 code="option.out-of-range",
             )
         self._weights = put_weights(opened.weights, layout.weights(opened.config))
@@ -88,8 +89,7 @@ def check_generates(opened: Model, generation: Generation) -> None:
     chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
     if (options := changed(chosen)) and not opened.config.objective.target.is_text:
         raise UsageError(
-            f"{' '.join(options)}: {opened.name} answers with classes or numbers, which are not generated. Leave "
-            f"{'it' if len(options) == 1 else 'them'} out.",
+            f"{opened.name} predicts classes or numbers and generates no text. Remove {' '.join(options)}",
             code="option.inapplicable",
         )
 
@@ -102,8 +102,8 @@ def check_finite(weights: Mapping[str, jax.Array], layout: Layout, *, name: str)
         finite = np.isfinite(np.asarray(weight)) if layout.platform == "cpu" else jnp.isfinite(weight)
         if not finite.all():
             raise UsageError(
-                f"{name} has values that are not numbers (NaN, infinity) in {variable}, so it has no answers. Take another "
-                "checkpoint (--checkpoint), or export the model again.",
+                f"The weight {variable} of {name} contains NaN or infinity, so the model cannot answer. "
+                "Choose another checkpoint (--checkpoint), or export the model again.",
                 code="weights.nonfinite",
             )
 
@@ -134,8 +134,8 @@ def enough_memory(rows: int, *, beams: int = 1) -> Iterator[None]:
             raise
         with_beams = f" with {beams} beams each" if beams > 1 else ""
         raise UsageError(
-            f"The devices have too little memory for {rows} rows at a time{with_beams}: take a smaller --batch"
-            f"{' or fewer --beams' if with_beams else ''}.",
+            f"The devices have too little memory for {rows} rows at a time{with_beams}. Use a smaller "
+            f"--batch{' or fewer --beams' if with_beams else ''}.",
             code="device.insufficient-memory",
         ) from error
 

@@ -31,7 +31,7 @@ def of_name(name: str) -> str:
     file_format = next((kind for suffix, kind in _SUFFIXES.items() if name.lower().endswith(suffix)), "")
     if not file_format:
         raise UsageError(
-            f"the name {name} does not say what to write. Say it: --to {'|'.join(FORMATS)}",
+            f"The name {name} does not determine a file format. Name the format: --to {'|'.join(FORMATS)}",
             code="output.unknown-format",
         )
     return file_format
@@ -47,7 +47,7 @@ class Writer:
     def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
         if kind not in FORMATS:
             raise UsageError(
-                f'--to "{kind}": it is one of {", ".join(FORMATS)}.{did_you_mean(kind, FORMATS)}',
+                f'--to does not accept "{kind}".{did_you_mean(kind, FORMATS)} Choose one of: {", ".join(FORMATS)}.',
                 code="option.unknown-choice",
             )
         self.kind, self._scores, self._first = kind, scores, True
@@ -165,7 +165,7 @@ class AnswerFile:
         with _explained(path):
             if path.exists() and not fresh and not self._journal.exists():
                 raise OutputError(
-                    f"{path} is there already. Name another file, or --fresh to replace it.", code="output.exists"
+                    f"{path} already exists. Name another file, or replace it with --fresh.", code="output.exists"
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
@@ -196,8 +196,8 @@ class AnswerFile:
             differs = [key for key in self._identity if journal["identity"].get(key) != self._identity[key]]
             self._file.close()
             raise OutputError(
-                f"{self._path} was begun with another {' and '.join(differs) or 'version'}. Give the same again to go on, or "
-                "--fresh to begin anew.",
+                f"An earlier run began {self._path} with a different {' and '.join(differs) or 'version'}. "
+                "Use the earlier options to resume, or --fresh to start over.",
                 code="output.different-settings",
             )
         return journal

@@ -84,8 +84,8 @@ class Predictor:
     ) -> None:
         if isinstance(opened.config, EncoderConfig) and opened.config.masked:
             raise UsageError(
-                f"{opened.name} fills masks, and has no answers: train it on classes (--model {opened.name}), or write its "
-                "vectors with t5prep embed.",
+                f"{opened.name} predicts masked tokens and cannot answer. Train it on classes (--model "
+                f"{opened.name}), or write its vectors with t5prep embed.",
                 code="answer.pretrained-encoder",
             )
         generation, tokenizer = options.generation, options.model.tokenizer
@@ -105,12 +105,12 @@ class Predictor:
         if self.long == "split" and not self.writes_texts:
             name = asking.name or "this model"
             raise UsageError(
-                f"--long split joins texts, and {name} answers with classes or numbers. Use --long cut or refuse.",
+                f"--long split joins texts, but {name} predicts classes or numbers. Use --long cut or --long refuse.",
                 code="option.inapplicable",
             )
         if self.long == "split" and generation.answers > 1:
             raise UsageError(
-                "--long split joins one answer of each part: leave --answers out, or use --long cut.",
+                "--long split supports only one answer for each part. Remove --answers, or use --long cut.",
                 code="option.conflict",
             )
         # A part of a split text is at most this long. If answers may be half as long as inputs or longer (restored or translated

@@ -96,11 +96,16 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     """Return the manifest of the task `name`, or of the only task; None if the model has no manifest. Raises UsageError."""
     names = list(dict.fromkeys(manifest.settings.task for manifest in manifests))
     if name and name not in names:
-        explanation = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
-        raise UsageError(f"--task {name}: this model has no such task; {explanation}.", code="answer.unknown-task")
+        explanation = (
+            f"Choose one of: {', '.join(names)}"
+            if names
+            else "The model has no manifest that names a task; remove --task"
+        )
+        raise UsageError(f"--task {name} is not a task of this model. {explanation}.", code="answer.unknown-task")
     if len(names) > 1 and not name:
         raise UsageError(
-            f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}",
+            f"This model was trained on several tasks: {', '.join(names)}. Name the task of these rows, "
+            f"for example --task {names[0]}",
             code="answer.ambiguous-task",
         )
     return next((manifest for manifest in manifests if manifest.settings.task == (name or names[0])), None)
@@ -158,8 +163,9 @@ def _filters(opened: "Model", manifest: Manifest, *, trust_code: bool) -> Chain 
     for file in manifest.filter_files:
         if file not in copies:
             raise UsageError(
-                f"{opened.name} was trained on texts that --filter changed by the file {file}, and does not hold a copy of that "
-                f"file. Copy it into the run's folder: {opened.copy_name(manifest, file)}",
+                f"{opened.name} was trained on texts that --filter changed with the file {file}, but it has "
+                "no copy of that file. Copy the file into the run's folder: "
+                f"{opened.copy_name(manifest, file)}",
                 code="filter.missing-copy",
             )
         copy = copies[file]
@@ -273,7 +279,7 @@ class Rows:
         }
         self._files = [file for file in self.source.files if unpacked_name(file.name) not in answers]
         if not self._files:
-            raise SourceError(f"{source.uri} has no files that rows could be read from.", code="source.files-missing")
+            raise SourceError(f"{source.uri} has no files with rows. Name another source.", code="source.files-missing")
         self.asking = asking
         self.columns: tuple[str, ...] = ()
         self._names: list[str] = []  # the model's columns, if the files have no header
@@ -288,14 +294,15 @@ class Rows:
             if not lines and INPUT not in names:
                 missing = self._missing(first, names)
                 raise SourceError(
-                    f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, {asking.name}, needs "
-                    f"it; inputs as they stand are read from a column {INPUT}, or with {option}.",
+                    f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, "
+                    f"{asking.name}, needs this column. For complete inputs, name their column {INPUT}, or use "
+                    f"{option}.",
                     code="column.missing",
                 )
             needed_columns = ", ".join(rows.names_of(asking.columns))
             messages.append(
-                f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
-                f"{needed_columns}, in a table (--format csv or jsonl). {option} says that this is meant."
+                f"Using the inputs unchanged: {asking.name} adds no prefix to them. To let the task build the inputs, pass "
+                f"a table (--format csv or jsonl) with {needed_columns}. To confirm unchanged inputs, add {option}."
             )
             self.asking = as_they_stand(filters=asking.filters)
         elif not asking.name and first and not self._fits(names, lines=lines):
@@ -347,8 +354,8 @@ class Rows:
             head = stream.read(blocks.SNIFFED_BYTES)
         if encodings.reads_as_utf8_too(head, trained):
             raise SourceError(
-                f"{file.name} can be read as UTF-8 and as {trained}, the encoding of the model's data, and they differ. Say which "
-                f"it is: --encoding utf-8 or --encoding {trained}",
+                f"{file.name} is valid in UTF-8 and in {trained}, the encoding of the model's data, but with "
+                f"different texts. Choose the encoding: --encoding utf-8 or --encoding {trained}",
                 code="file.ambiguous-encoding",
             )
         return trained
@@ -363,8 +370,8 @@ class Rows:
         ):
             return ""
         return (
-            f' Its columns are divided at "{self._trained.delimiter}", as those of the model\'s data were; say what divides '
-            'them here: --delimiter ","'
+            f' Its columns are split at "{self._trained.delimiter}", as in the data of the model. Name the '
+            'delimiter of this file: --delimiter ","'
         )
 
     def _question(self, row: Row, *, default_id: str) -> Question:

@@ -46,7 +46,7 @@ def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions())
     opened, merge, dtype = run.open_model(model, checkpoint=options.checkpoint), options.merge, options.dtype
     if merge and not opened.adapter:
         raise UsageError(
-            f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.",
+            f"{model} was not trained with adapters, so --merge has nothing to merge. Remove --merge.",
             code="option.inapplicable",
         )
     opened = dataclasses.replace(opened, adapter=None if merge or of_head(opened.config) else opened.adapter)
@@ -92,7 +92,7 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
     config = opened.config
     if not isinstance(config, ModelConfig) or config.classes:
         raise UsageError(
-            f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf",
+            f"{model} does not generate text, but a SavedModel does. Export the model with --format hf.",
             code="option.inapplicable",
         )
     inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
@@ -117,11 +117,13 @@ def export_saved_model(model: str, *, out: str, options: ExportOptions = SAVEDMO
     serving = {"serving_default": tf.function(serve, input_signature=signature, autograph=False)}
     if options.text:
         if not opened.tokenizer:
-            raise UsageError(f"--text: {model} has no tokenizer in it.", code="option.inapplicable")
+            raise UsageError(
+                f"--text needs a tokenizer, but {model} contains none. Remove --text.", code="option.inapplicable"
+            )
         if changing := next(filter(chain.changes_texts, opened.settings.filter), ""):
             raise UsageError(
-                f"--text: --filter {changing} changed the training texts, and a SavedModel cannot: leave --text out, and give it "
-                "ids of texts that the filter has changed.",
+                f"--text cannot apply --filter {changing}, which changed the training texts. Remove --text, "
+                "and pass the SavedModel ids of filtered texts.",
                 code="option.inapplicable",
             )
         texts = module.texts = TextSignature(opened.tokenizer, opened.settings)
@@ -152,7 +154,7 @@ def _base_for_others(opened: run.Model) -> str:
         alone = f"the run {base}, which only t5prep reads"
     if alone:
         raise UsageError(
-            f"The adapters of {opened.name} belong to {alone}: export a whole model with --merge.",
+            f"The adapters of {opened.name} depend on {alone}. Export a whole model with --merge.",
             code="weights.private-base",
         )
     return str(Path(base).absolute()) if Path(base).exists() else card.base_model(opened) or base
@@ -174,22 +176,26 @@ class TextSignature(tf.Module):
             release = tf.__version__.rpartition(".")[0]
             command = f'{python()} -m pip install --no-deps "tensorflow-text=={release}.*"'
             raise UsageError(
-                f"--text needs tensorflow_text, whose own requirement is a second TensorFlow: {command}",
+                "--text needs tensorflow_text, which is not installed. Install it without its second "
+                f"TensorFlow: {command}",
                 code="install.extra-missing",
             )
         if isinstance(tokenizer, EncoderTokenizer):
             raise UsageError(
-                f"--text: {tokenizer.name} is a tokenizer.json, and tensorflow_text has no such model: leave it out.",
+                f"--text does not support {tokenizer.name}, because tensorflow_text cannot run a "
+                "tokenizer.json. Remove --text.",
                 code="option.inapplicable",
             )
         if tokenizer.is_bytes:
             raise UsageError(
-                f"--text: {tokenizer.name} has a token for each byte, and tensorflow_text has no such model.",
+                f"--text does not support {tokenizer.name}, because tensorflow_text has no model with a token "
+                "for each byte. Remove --text.",
                 code="option.inapplicable",
             )
         if settings.keep_newlines:
             raise UsageError(
-                "--text: this run keeps newlines as tokens, which SentencePiece alone does not: leave it out.",
+                "--text does not support the newline tokens of this run, because SentencePiece alone cannot "
+                "produce them. Remove --text.",
                 code="option.inapplicable",
             )
         import tensorflow_text

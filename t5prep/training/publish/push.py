@@ -31,8 +31,9 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
         return uploads.upload_to_hub(directory, repo=repo, kind="model", private=private, message=message)
     if "config.json" not in names or not names.intersection(TOKENIZERS):
         raise UsageError(
-            f"{directory} is not an exported model (it has no model.safetensors), nor a tokenizer with a config.json. Export a "
-            "run into a folder of its own, and push that: t5prep export --model RUN --out FOLDER",
+            f"{directory} is neither an exported model (it has no model.safetensors) nor a tokenizer with "
+            "a config.json. Export a run into its own folder, then push that folder: t5prep export "
+            "--model RUN --out FOLDER",
             code="hub.unexported-model",
         )
     with atomic_files.temporary_folder() as folder:
@@ -54,7 +55,7 @@ def _card(model_folder: Path, name: str) -> str:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         reason = f'it has no "{error.args[0]}"' if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{model_folder}/config.json is not the configuration of a model ({reason}): make it again.",
+            f"{model_folder}/config.json is not a valid model configuration ({reason}). Create the file again.",
             code="model.invalid-config",
         ) from error
     header = ModelCardData(library_name="transformers", tags=[kind, "t5prep"]).to_yaml()

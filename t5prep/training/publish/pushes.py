@@ -34,7 +34,7 @@ def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False
             f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}", code="run.foreign-folder"
         )
     if checkpoints.last(name) is None:
-        raise UsageError(f"{name} has no checkpoint yet: wait for its first one.", code="run.no-checkpoint")
+        raise UsageError(f"{name} has no checkpoint yet. Wait for its first checkpoint.", code="run.no-checkpoint")
     return _push(name, checkpoints.best(name)[1].step, repo=repo, private=private, logs=logs)
 
 
@@ -89,12 +89,12 @@ class CheckpointPushes:
         try:
             if written is None or written.exception() is None:
                 address = _push(self._name, step, repo=self._repo, private=False, logs=True)
-                say(f"Step {step:,} is at {address}")
+                say(f"Pushed step {step:,}: {address}")
                 arrived = True
         except Exception as error:  # neither a network nor the Hub's library is a reason to end a training
             words = str(error).strip().partition("\n")[0][:300]
             say(
-                f"Step {step:,} is not pushed: {words if isinstance(error, T5prepError) else f'{type(error).__name__}: {words}'}"
+                f"Step {step:,} was not pushed: {words if isinstance(error, T5prepError) else f'{type(error).__name__}: {words}'}"
             )
         self._last = step, arrived
         return arrived

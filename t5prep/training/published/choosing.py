@@ -55,12 +55,12 @@ def tensors(model: ModelFiles) -> dict[str, LazyArray]:
             }
     if name := _unread(model):
         raise UsageError(
-            f"{model.name} has its weights in {name} alone, which is not read. Convert it once, "
-            f"{CONVERT[name].format(model.name)}",
+            f"{model.name} has weights only in {name}, which t5prep cannot read. Convert the weights "
+            f"once, {CONVERT[name].format(model.name)}",
             code="weights.unsupported-format",
         )
     raise UsageError(
-        f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.', code="weights.not-found"
+        f'"{model.name}" contains no weights. Add one of these files: {", ".join(FORMATS)}.', code="weights.not-found"
     )
 
 
@@ -78,7 +78,8 @@ def shape(model: ModelFiles) -> bytes:
         return json.dumps(t5x_file.shape_of(tensors(model))).encode()
     except UnreadableError as error:
         raise UsageError(
-            f"{model.name} has no config.json, and its weights do not tell the shape, for {error}.",
+            f"{model.name} has no config.json, and its weights do not reveal the model's shape: {error}. "
+            "Add a config.json.",
             code="model.missing-config",
         ) from error
 
@@ -94,11 +95,12 @@ def _parts(model: ModelFiles, index: str) -> dict[str, str]:
         parts = {str(name): str(file) for name, file in json.loads(model.read(index))["weight_map"].items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{model.name}: {index} is damaged ({type(error).__name__}): fetch it again.", code="weights.damaged"
+            f"{model.name}: {index} is damaged ({type(error).__name__}). Fetch the file again.", code="weights.damaged"
         ) from error
     if missing := sorted(set(parts.values()) - model.names):
         raise UsageError(
-            f"{model.name} lacks {missing[0]}, which {index} names: fetch it again.", code="weights.missing-file"
+            f"{model.name} has no {missing[0]}, although {index} lists it. Fetch the model again.",
+            code="weights.missing-file",
         )
     return parts
 
@@ -108,7 +110,10 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, LazyArr
     try:
         tensors = read(path)
     except UnreadableError as error:
-        raise UsageError(f"{model.name}: {file} cannot be read, for {error}.", code=error.code) from error
+        raise UsageError(
+            f"{file} of {model.name} cannot be read: {error}. Fetch the file again, or use another model.",
+            code=error.code,
+        ) from error
     except OSError as error:
         raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).", code="model.unreadable") from error
     return {name: _wrap_errors(model, file, stored) for name, stored in tensors.items()}
@@ -122,7 +127,8 @@ def _wrap_errors(model: ModelFiles, file: str, stored: LazyArray) -> LazyArray:
             return stored.read(index)
         except (UnreadableError, OSError) as error:
             raise UsageError(
-                f"{model.name}: {file} cannot be read, for {error}.", code=unreadable_code(error)
+                f"{file} of {model.name} cannot be read: {error}. Fetch the file again, or use another model.",
+                code=unreadable_code(error),
             ) from error
 
     return LazyArray(stored.shape, part, stored_dtype=stored.stored_dtype)

@@ -155,7 +155,9 @@ def array_at(path: Path, data: memoryview, value: Value) -> LazyArray:
     described = [_described(data, chunk) for chunk in chunks]
     dtypes = {dtype for _, dtype, _ in described}
     if len(dtypes) != 1:
-        raise UnreadableError("an array of it has no values, or values of several types", code="weights.damaged")
+        raise UnreadableError(
+            "it contains an array without values, or with values of several types", code="weights.damaged"
+        )
     pieces = [(content.offset, content.length) for _, _, content in described]
     return in_pieces(path, dtype=dtypes.pop(), shape=described[0][0] if shape is None else shape, pieces=pieces)
 
@@ -166,12 +168,12 @@ def _described(data: memoryview, value: Value) -> tuple[list[int], str, Bytes]:
         raise UnreadableError(f"it holds a {type(value).__name__} where an array should be", code="weights.damaged")
     described = unpack(data, value.offset)
     if not isinstance(described, list) or len(described) != 3:
-        raise UnreadableError("an array of it is damaged", code="weights.damaged")
+        raise UnreadableError("it contains a damaged array", code="weights.damaged")
     shape, dtype, content = described
     if isinstance(dtype, Bytes):  # versions before 2021 wrote the name as bytes
         dtype = str(data[dtype.offset : dtype.offset + dtype.length], "ascii", "replace")
     if not isinstance(content, Bytes) or not isinstance(shape, list):
-        raise UnreadableError("an array of it is damaged", code="weights.damaged")
+        raise UnreadableError("it contains a damaged array", code="weights.damaged")
     return _sizes(shape), str(dtype), content
 
 
@@ -179,12 +181,12 @@ def _sizes(values: list[Value]) -> list[int]:
     """Return `values` as the lengths of axes. Raises UnreadableError if one is no integer."""
     sizes = [value for value in values if isinstance(value, int)]
     if len(sizes) < len(values):
-        raise UnreadableError("an array of it is damaged", code="weights.damaged")
+        raise UnreadableError("it contains a damaged array", code="weights.damaged")
     return sizes
 
 
 def _listed(numbered: Value) -> list[Value]:
     """Return [a, b] from {"0": a, "1": b}, as flax.serialization writes lists. Raises UnreadableError."""
     if not isinstance(numbered, dict):
-        raise UnreadableError("an array of it is damaged", code="weights.damaged")
+        raise UnreadableError("it contains a damaged array", code="weights.damaged")
     return [numbered[key] for key in sorted(numbered, key=lambda key: int(str(key)) if str(key).isdecimal() else -1)]

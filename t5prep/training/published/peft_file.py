@@ -31,7 +31,7 @@ def base_of(files: ModelFiles) -> str:
     base = _config(files).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UsageError(
-            f"{files.name}: {CONFIG_NAME} names no base model: write it there (base_model_name_or_path).",
+            f"{files.name}: {CONFIG_NAME} names no base model. Set base_model_name_or_path in this file.",
             code="weights.missing-base",
         )
     return base
@@ -58,7 +58,8 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
             else f"peft_type={adapter_config.get('peft_type')!r}, r={rank!r}"
         )
         raise UsageError(
-            f"{files.name} holds adapters with {problem}, and only plain LoRA is read: merge them with peft.",
+            f"{files.name} contains adapters with {problem}, but t5prep supports only plain LoRA. Merge "
+            "the adapters with peft.",
             code="weights.unsupported-adapter",
         )
     shape = dataclasses.replace(base, lora_rank=rank, lora_alpha=float(alpha))
@@ -68,7 +69,8 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
         adapter_tensors = {tensor for layout in layouts.values() for tensor in layout.tensors}
         if strange := sorted(tensors.keys() - adapter_tensors):
             raise UsageError(
-                f"{files.name} holds {strange[0]}, which the model {base_of(files)} has no place for.",
+                f"{files.name} contains {strange[0]}, which does not fit the model {base_of(files)}. Correct "
+                "base_model_name_or_path.",
                 code="weights.unknown-tensor",
             )
         adapters = {}
@@ -81,15 +83,16 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
                 if tensors[tensor].shape != weight[::-1]:
                     matrix_name = "lora_A" if tensor.endswith(PEFT_A) else "lora_B"
                     raise UsageError(
-                        f"{files.name} has a {matrix_name} of shape {tensors[tensor].shape}, and {base_of(files)} needs "
-                        f"{weight[::-1]}: they are adapters of another model.",
+                        f"{files.name} has a {matrix_name} of shape {tensors[tensor].shape}, but {base_of(files)} "
+                        f"needs {weight[::-1]}. Correct base_model_name_or_path.",
                         code="weights.shape-mismatch",
                     )
                 row[...] = tensors[tensor].read().T
             adapters[name] = stack.reshape(layout.shape)
     except (UnreadableError, OSError) as error:
         raise UsageError(
-            f"{files.name}: {WEIGHTS_NAME} cannot be read, for {error}.", code=unreadable_code(error)
+            f"{WEIGHTS_NAME} of {files.name} cannot be read: {error}. Fetch the file again.",
+            code=unreadable_code(error),
         ) from error
     return shape, adapters
 
@@ -99,6 +102,6 @@ def _config(files: ModelFiles) -> JSONObject:
         return dict(json.loads(files.read(CONFIG_NAME)))
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError(
-            f"{files.name}: {CONFIG_NAME} is damaged ({type(error).__name__}): fetch it again.",
+            f"{files.name}: {CONFIG_NAME} is damaged ({type(error).__name__}). Fetch the file again.",
             code="model.invalid-config",
         ) from error

@@ -49,7 +49,7 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     with paths.opened(path) as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= MOST_HEADER_BYTES:
-            raise UnreadableError("it does not begin as safetensors do", code="weights.wrong-format")
+            raise UnreadableError("it does not begin with a safetensors header", code="weights.wrong-format")
         content = file.read(length)
     if len(content) < length:
         raise UnreadableError("it is cut short", code="weights.damaged")
@@ -97,6 +97,6 @@ def _tensor(path: Path, entry: dict, values: int) -> LazyArray:
     begin, end = entry["data_offsets"]
     if not (type(begin) is type(end) is int and begin >= 0 and end - begin == size_of(dtype, shape)):
         raise UnreadableError(
-            f"a tensor of shape {tuple(shape)} lies from byte {begin} to {end}", code="weights.damaged"
+            f"a tensor of shape {tuple(shape)} has the invalid byte range {begin} to {end}", code="weights.damaged"
         )
     return in_file(path, dtype=dtype, shape=shape, offset=values + begin)

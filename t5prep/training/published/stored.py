@@ -149,7 +149,7 @@ def without_values(*, dtype: str, shape: Sequence[int]) -> LazyArray:
 
     def refuse(_: Index) -> np.ndarray:
         raise UnreadableError(
-            f"it has a weight of {dtype}, and weights are float64, float32, float16 or bfloat16",
+            f"it has a weight of {dtype}, but weights must be float64, float32, float16 or bfloat16",
             code="weights.unsupported-dtype",
         )
 
@@ -166,7 +166,7 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
         )
     end = path.stat().st_size
     if any(length % DTYPES[dtype].itemsize for _, length in pieces):
-        raise UnreadableError("a value of it is divided between two pieces", code="weights.damaged")
+        raise UnreadableError("one of its values is divided between two pieces", code="weights.damaged")
     if any(offset < 0 or length < 0 or offset + length > end for offset, length in pieces):
         raise UnreadableError("it is cut short", code="weights.damaged")
 
@@ -190,7 +190,7 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
             f"it has a tensor of the unknown dtype {str(dtype)[:40]}", code="weights.unsupported-dtype"
         )
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
-        raise UnreadableError(f"it has a tensor of shape {tuple(shape)}", code="weights.damaged")
+        raise UnreadableError(f"it has a tensor of the invalid shape {tuple(shape)}", code="weights.damaged")
     bits = OTHER_DTYPES[dtype] if dtype in OTHER_DTYPES else 8 * DTYPES[dtype].itemsize
     return -(-math.prod(shape) * bits // 8)
 
@@ -200,7 +200,7 @@ def weight_size(dtype: str, shape: Sequence[int]) -> int:
     size = size_of(dtype, shape)
     if dtype not in DTYPES:
         raise UnreadableError(
-            f"it has a tensor of {dtype}, and weights are float64, float32, float16 or bfloat16",
+            f"it has a tensor of {dtype}, but weights must be float64, float32, float16 or bfloat16",
             code="weights.unsupported-dtype",
         )
     return size
@@ -211,7 +211,7 @@ def read_small(path: Path, max_bytes: int) -> bytes:
     with paths.opened(path) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise UnreadableError(
-                f"{path.parent.name}/{path.name} is larger than what it can hold", code="weights.damaged"
+                f"{path.parent.name}/{path.name} is larger than the format allows", code="weights.damaged"
             )
         return file.read()
 

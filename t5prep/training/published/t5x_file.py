@@ -57,7 +57,7 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     tree = tree.get("optimizer", tree) if isinstance(tree, dict) else {}
     target = tree.get("target") if isinstance(tree, dict) else None
     if not isinstance(target, dict):
-        raise UnreadableError("it has no optimizer/target, so it is no checkpoint of T5X", code="weights.no-tensors")
+        raise UnreadableError("it has no optimizer/target, so it is not a checkpoint of T5X", code="weights.no-tensors")
     weights = {}
     for names, leaf in _leaves(target, ()):
         name, transposed = pytorch_name(names)
@@ -94,7 +94,9 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
             return f"{block}{len(NORMS[stack]) - 1}.DenseReluDense.{matrix}.weight", True
         case [attention, matrix, "kernel"] if attention in ATTENTIONS.get(stack, {}) and matrix in PROJECTIONS:
             return f"{block}{ATTENTIONS[stack][attention]}.{PROJECTIONS[matrix]}.weight", True
-    raise UnreadableError(f"it has {'/'.join(names)}, which no T5 of T5X has", code="weights.unknown-tensor")
+    raise UnreadableError(
+        f"it has the parameter {'/'.join(names)}, which T5X models do not have", code="weights.unknown-tensor"
+    )
 
 
 def shape_of(tensors: Mapping[str, LazyArray]) -> JSONObject:
@@ -107,7 +109,7 @@ def shape_of(tensors: Mapping[str, LazyArray]) -> JSONObject:
         gated = f"{first['encoder']}1.DenseReluDense.wi_0.weight" in tensors
         hidden = tensors[f"{first['encoder']}1.DenseReluDense.wo.weight"].shape[1]
     except (KeyError, ValueError) as error:
-        raise UnreadableError(f"it is no whole T5 ({error})", code="weights.missing-tensor") from error
+        raise UnreadableError(f"it is not a complete T5 ({error})", code="weights.missing-tensor") from error
     layers = {
         stack: 1
         + max((int(n[1]) for name in tensors if (n := re.match(rf"{stack}\.block\.(\d+)\.", name))), default=-1)
@@ -146,7 +148,7 @@ def _stored(path: Path, data: memoryview, leaf: Value) -> LazyArray:
         name = store.get("path") if isinstance(store, dict) else None
         if leaf.get("driver") != "zarr" or not isinstance(name, str):
             raise UnreadableError(
-                f"an array of it is kept by {leaf.get('driver')}, and only zarr is read",
+                f"it stores an array with the driver {leaf.get('driver')}, but t5prep reads only zarr",
                 code="weights.unsupported-format",
             )
         return zarr_array(path.parent, name.strip("/"))
@@ -159,7 +161,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
     The checkpoint may come from a stranger, so `name` must not leave the folder, and a chunk must not be larger than the array.
     """
     if "/" in name or name in ("", ".", "..") or len(name.encode(errors="replace")) > MOST_NAME_BYTES:
-        raise UnreadableError(f"it names the array {name!r:.80}, which is not beside it", code="weights.damaged")
+        raise UnreadableError(f"it names the array {name!r:.80}, which is not in its folder", code="weights.damaged")
     try:
         about = json.loads(read_small(folder / name / ".zarray", MOST_DESCRIPTION_BYTES))
         shape, chunk = (tuple(about[key]) for key in ("shape", "chunks"))
@@ -175,16 +177,16 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
     chunk_bytes = weight_size(dtype, chunk)
     if separator not in (".", "/"):  # another separator, such as "/../", could name a file elsewhere
         raise UnreadableError(
-            f"the array {name} separates the numbers of its chunks by {separator!r:.20}, and not by . or /",
+            f"the array {name} has the dimension separator {separator!r:.20} instead of . or /",
             code="weights.unsupported-format",
         )
     if not plain or kind not in (None, "gzip", "zlib") or len(shape) != len(chunk) or not all(chunk):
         raise UnreadableError(
-            f"the array {name} is of a kind that T5X does not write ({kind})", code="weights.unsupported-format"
+            f"the array {name} has a format that T5X does not write ({kind})", code="weights.unsupported-format"
         )
     # A chunk is unpacked as a whole, so a chunk larger than its array would take more memory than the shape suggests.
     if any(chunk_length > max(length, 1) for chunk_length, length in zip(chunk, shape, strict=True)):
-        raise UnreadableError(f"the array {name} has chunks that are larger than itself", code="weights.damaged")
+        raise UnreadableError(f"the array {name} has chunks that are larger than the array", code="weights.damaged")
 
     def values(chunk_index: tuple[int, ...]) -> np.ndarray:
         file = folder / name / (separator.join(map(str, chunk_index)) or "0")

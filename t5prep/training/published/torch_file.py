@@ -53,7 +53,7 @@ class _Fixed:
 
     def __setstate__(self, _: object) -> None:
         raise UnreadableError(
-            "it sets the state of something that is not a dict; nothing of it was run", code="weights.unsafe-pickle"
+            "it sets the state of an object that is not a dict; none of its code was run", code="weights.unsafe-pickle"
         )
 
 
@@ -111,9 +111,13 @@ def _check_instructions(file: BinaryIO) -> None:
         repeated += name.endswith("BINGET") and memo.get(argument or 0, False)
         last = name
         if number > MOST_INSTRUCTIONS or tuples > MOST_TUPLES or repeated > MOST_REPEATED:
-            raise UnreadableError("it holds far more than tensors", code="weights.unsafe-pickle")
+            raise UnreadableError(
+                "its pickle has far more instructions than tensors need", code="weights.unsafe-pickle"
+            )
         if name not in INSTRUCTIONS:
-            raise UnreadableError(f"it wants to do what no tensor needs ({name})", code="weights.unsafe-pickle")
+            raise UnreadableError(
+                f"its pickle has an instruction that tensors do not need ({name})", code="weights.unsafe-pickle"
+            )
         if name == "LONG_BINPUT" and int(argument or 0) > MOST_INSTRUCTIONS:
             raise IndexError  # the unpickler would allocate a memo of this size
 
@@ -128,11 +132,11 @@ class _Unpickler(pickle.Unpickler):
         full_name = f"{module}.{name}"
         if (call := _CALLS.get(full_name)) is None:
             if full_name.startswith("torch."):
-                problem, code = "holds values that are not floats", "weights.unsupported-dtype"
+                problem, code = "contains values other than floats", "weights.unsupported-dtype"
             else:
-                problem, code = "wants to run code", "weights.unsafe-pickle"
+                problem, code = "tries to run code", "weights.unsafe-pickle"
             raise UnreadableError(
-                f"it {problem} ({full_name[:60]}), and only tensors are read; nothing of it was run", code=code
+                f"it {problem} ({full_name[:60]}), but t5prep reads only tensors; none of its code was run", code=code
             )
         return _Call(call)
 
@@ -142,7 +146,7 @@ class _Unpickler(pickle.Unpickler):
         if kind != "storage" or dtype not in STORAGES.values() or not isinstance(key, str | int):
             description = repr(kind[:40]) if isinstance(kind, str) else type(kind).__name__
             raise UnreadableError(
-                f"it has a part that is not a storage of tensors ({description})", code="weights.unsafe-pickle"
+                f"it refers to an object that is not a tensor storage ({description})", code="weights.unsafe-pickle"
             )
         begin = int(view[0][1]) if view and view[0] else 0
         return Storage(str(key), dtype, int(view[0][2] if begin else size), begin)
@@ -200,10 +204,10 @@ def tensors(path: Path) -> dict[str, LazyArray]:
     with path.open("rb") as file:
         state, locate = _zip(file) if file.read(2) == b"PK" else _legacy(file)
     if not isinstance(state, dict):
-        raise UnreadableError("it holds no dict of tensors", code="weights.no-tensors")
+        raise UnreadableError("it does not contain a dict of tensors", code="weights.no-tensors")
     tensors = {name: _tensor(path, cut, locate) for name, cut in state.items() if isinstance(cut, Cut)}
     if not tensors:
-        raise UnreadableError("it holds no tensors by name", code="weights.no-tensors")
+        raise UnreadableError("it contains no named tensors", code="weights.no-tensors")
     return tensors
 
 
@@ -221,7 +225,7 @@ def _zip(file: BinaryIO) -> tuple[object, StorageLocator]:
         with archive.open(entries["data.pkl"]) as content:
             state = load_pickle(content)  # type: ignore[arg-type]
     except (zipfile.BadZipFile, KeyError, EOFError, OSError) as error:
-        raise UnreadableError("it is cut short or no PyTorch archive", code="weights.damaged") from error
+        raise UnreadableError("it is cut short or not a PyTorch archive", code="weights.damaged") from error
     begins = {name: _begin(file, info) for name, info in entries.items() if name.startswith("data/")}
 
     def locate(storage: Storage) -> tuple[int, int]:
@@ -237,7 +241,7 @@ def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     """Return the byte at which a zip entry's content begins. Raises UnreadableError for a compressed entry."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise UnreadableError(
-            "its archive is compressed, and PyTorch writes none that is", code="weights.unsupported-format"
+            "its archive is compressed, which PyTorch never writes", code="weights.unsupported-format"
         )
     file.seek(info.header_offset)
     header = file.read(LOCAL_HEADER)
@@ -255,7 +259,7 @@ def _legacy(file: BinaryIO) -> tuple[object, StorageLocator]:
     """
     file.seek(0)
     if load_pickle(file) != MAGIC or load_pickle(file) != PROTOCOL:
-        raise UnreadableError("it is not a file of PyTorch's", code="weights.wrong-format")
+        raise UnreadableError("it is not a PyTorch file", code="weights.wrong-format")
     system = load_pickle(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise UnreadableError("its numbers are big-endian", code="weights.unsupported-format")

@@ -60,8 +60,8 @@ def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> 
     """
     if state.base != digest(weights):
         raise OutputError(
-            f"{state.config['model']} holds other weights than those that the adapters in {path} were trained beside. "
-            "Bring those back, or train the adapters anew: t5prep train --set lora=8 ...",
+            f"The adapters in {path} were trained with other weights than {state.config['model']} has "
+            "now. Restore those weights, or train new adapters: t5prep train --set lora=8 ...",
             code="checkpoint.base-mismatch",
         )
     shape = dataclasses.replace(config, lora_rank=state.config["lora"], lora_alpha=state.config["lora_alpha"])

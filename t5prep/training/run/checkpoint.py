@@ -89,8 +89,8 @@ def other_processors(state: State, processors: int) -> str:
     if 0 in (state.processors, processors) or state.processors == processors:
         return ""
     return (
-        f"The run began with {state.processors} processors, and now it may use {processors}: its losses may differ in their last"
-        f" bits from those of a run that was not stopped. For the same bits, give it {state.processors} processors."
+        f"The run began with {state.processors} processors, but may now use {processors}. Its losses may differ in the last"
+        f" bits from those of an uninterrupted run. For identical bits, use {state.processors} processors."
     )
 
 
@@ -152,7 +152,8 @@ def best(run: str) -> tuple[str, State]:
         raise damaged[-1]
     if not every:
         raise UsageError(
-            f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ...",
+            f"{run} has no checkpoint: it is not a run, or it stopped before its first checkpoint. Start "
+            f"the run again: t5prep train --out {run} ...",
             code="run.no-checkpoint",
         )
     score_settings = _of_scores(every[-1][1].config)
@@ -185,8 +186,8 @@ def judged_anew(state: State, config: configs.TrainConfig) -> str:
     changed = [key for key in configs.OF_SCORES if state.config.get(key) != now[key]]
     if not changed or (state.best is None and not state.metrics):
         return ""
-    changes = ", ".join(f"{key} was {state.config.get(key)} and is now {now[key]}" for key in changed)
-    return f"Evaluations are others than before ({changes}): the best checkpoint and patience begin anew."
+    changes = ", ".join(f"{key}: {state.config.get(key)} → {now[key]}" for key in changed)
+    return f"Evaluation settings changed ({changes}). Resetting the best checkpoint and the patience counter."
 
 
 def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
@@ -203,7 +204,7 @@ def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
             return path, candidate
     steps = ", ".join(str(state.step) for _, state in every) or "none"
     raise UsageError(
-        f'{run} has no checkpoint "{checkpoint}". There are: {steps}; also "best" and "last".',
+        f'{run} has no checkpoint "{checkpoint}". Choose "best", "last" or one of these steps: {steps}.',
         code="checkpoint.unknown",
     )
 
@@ -273,7 +274,7 @@ def check(
             f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items())
         )
         raise UsageError(
-            f"{path} belongs to a run with another configuration: {differences}. Set it back, or {advice}.",
+            f"{path} was trained with another configuration: {differences}. Restore the earlier values, or {advice}.",
             code="checkpoint.settings-mismatch",
         )
     if [item["digest"] for item in state.data] != [item["digest"] for item in data]:
@@ -281,17 +282,19 @@ def check(
             ", ".join(f"{item['uri']} ({item['digest'][:12]}…)" for item in items) for items in (state.data, data)
         )
         raise DatasetError(
-            f"{path} was trained on {was}, which is not {now}. Give the same data, or {advice}.",
+            f"{path} was trained on {was}, but the data is now {now}. Use the earlier data, or {advice}.",
             code="checkpoint.dataset-mismatch",
         )
     if state.tokenizer != tokenizer:
         raise DatasetError(
-            f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}….",
+            f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, but the data was prepared "
+            f"with {tokenizer[:12]}…. Use data with the tokenizer of the run.",
             code="checkpoint.tokenizer-mismatch",
         )
     if state.base != base:
         raise UsageError(
-            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {advice}.",
+            f"The adapters in {path} were trained with other weights than {config.model} has now. Restore "
+            f"those weights, or {advice}.",
             code="checkpoint.base-mismatch",
         )
     if state.versions != versions():
@@ -300,7 +303,7 @@ def check(
             for packages in (state.versions, versions())
         )
         raise UsageError(
-            f"{path} was written by {was}; this is {now}. Install those versions, or {advice}.",
+            f"{path} was written by {was}, but {now} is installed. Install the earlier versions, or {advice}.",
             code="checkpoint.version-mismatch",
         )
 
@@ -329,9 +332,10 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     free = shutil.disk_usage(existing_path).free
     checkpoint_bytes = sum(sum(state.files.values()) for _, state in list_checkpoints(run))
     if need > free + checkpoint_bytes:
-        fewer = ", or keep fewer: --set keep=1" if keep > 1 else ""
+        fewer = ", or keep fewer checkpoints: --set keep=1" if keep > 1 else ""
         raise OutputError(
-            f"{message}, but {existing_path} has {byte_sizes.text(free)} free. Free some, or choose another --out{fewer}",
+            f"{message}, but {existing_path} has only {byte_sizes.text(free)} free. Free some space, or "
+            f"choose another --out{fewer}",
             code="output.no-space",
         )
     return f"{message}; {byte_sizes.text(free)} are free."
@@ -402,7 +406,7 @@ def _state(path: str) -> State:
         ) from error
     if state is None:
         raise OutputError(
-            f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).",
+            f"{path} has schema {schema!r}, but this t5prep reads {SCHEMA}. Update t5prep (git pull).",
             code="checkpoint.unsupported-schema",
         )
     for name, size in state.files.items():

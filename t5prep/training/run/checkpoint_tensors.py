@@ -99,7 +99,7 @@ def _check(path: str, variables: Variables) -> None:
 
 
 def _other_shape(path: str, name: str, stored_shape: object, expected_shape: object) -> str:
-    return f"The checkpoint {path} does not fit this model: {name} is {stored_shape} in it, and should be {expected_shape}."
+    return f"The checkpoint {path} does not fit this model: {name} is {stored_shape} instead of {expected_shape}."
 
 
 def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, LazyArray]:

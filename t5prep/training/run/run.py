@@ -148,7 +148,8 @@ def check_begin(out: str) -> None:
     strange = [name for name in file_names if not name.startswith(ours)]
     if strange:  # other files may stay: a run that was killed before its first checkpoint wrote them
         raise OutputError(
-            f"{out} holds something that is not a run ({strange[0]}). Choose another --out.", code="output.foreign-file"
+            f"{out} contains files that a run does not write ({strange[0]}). Choose another --out.",
+            code="output.foreign-file",
         )
 
 
@@ -260,7 +261,7 @@ def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, 
         return start_from(config, ids=shape.vocab_size, target=shape.objective.target, say=str)[:2]
     except UsageError as error:
         raise UsageError(
-            f"{name} holds adapters of the model {config.model}, which it needs. {error}", code=error.code
+            f"{name} contains adapters and needs their base model {config.model}. {error}", code=error.code
         ) from error
 
 
@@ -297,20 +298,22 @@ def start_from(
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError(
-            'No trained weights of the shape "tiny" are published. Train it anew: --set weights=random',
+            'The model "tiny" has no pretrained weights. Train it from random weights: --set weights=random',
             code="weights.unpublished",
         )
     model = open_model(config.model, target=target, head_seed=config.seed, say=say)
     if model.config.vocab_size < (needed or ids):
         if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
             raise UsageError(
-                f"{config.model} has {model.config.vocab_size:,} embeddings and none for sentinels, which the data has: prepare"
-                " it with --marker none and without --keep-newlines; spans cannot be hidden for it.",
+                f"{config.model} has {model.config.vocab_size:,} embeddings and none for the sentinels in the "
+                "data. Prepare the data with --marker none and without --keep-newlines. This model cannot "
+                "learn to fill hidden spans.",
                 code="model.missing-sentinels",
             )
         raise UsageError(
-            f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
-            f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ...",
+            f"{config.model} has {model.config.vocab_size:,} embeddings, but the data's tokenizer has "
+            f"{ids:,} ids. Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer "
+            f"{config.model} ...",
             code="tokenizer.vocabulary-mismatch",
         )
     _check_target(config, model.config, target)
@@ -327,13 +330,15 @@ def _check_target(train_config: TrainConfig, config: Config, target: Target) -> 
     name = train_config.model
     if target == HiddenTokensTarget() and not isinstance(config, EncoderConfig):
         raise UsageError(
-            f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption",
+            f"{name} is not an encoder, but the data has hidden tokens for an encoder. Choose an encoder, "
+            "or prepare the task span_corruption.",
             code="dataset.target-mismatch",
         )
     if config.classes and target.is_text:
         raise UsageError(
-            f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
-            f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ...",
+            f"{name} is of type {config.model_type} and predicts classes, but the data has texts as "
+            "targets. Prepare the data for this model: t5prep prepare TASK --target class --tokenizer "
+            f"{name} ...",
             code="dataset.target-mismatch",
         )
 

@@ -82,12 +82,12 @@ def compile_program(program: Program, *, cache_path: str = "", say: Say | None =
     )
     if say and name in earlier:
         say(
-            f"{program.name} is kept at {programs.path(name)}, and the file is damaged or was not signed with this user's key "
-            f"({signed_files.key_path()}): compiling it again."
+            f"The cached {program.name} at {programs.path(name)} is damaged or was not signed with this user's key "
+            f"({signed_files.key_path()}). Compiling it again."
         )
     elif say and (content := next(filter(None, map(programs.get, earlier)), None)):
         old_environment, now = _words(_parted(content)[0]), _words(environment(program))
-        say(f"{program.name} was compiled before by {old_environment}; compiling it again by {now}.")
+        say(f"The cached {program.name} was compiled by {old_environment}. Compiling it again by {now}.")
     compiled = compile_now(program, cache_path=cache_path)
     if hosts.writes():
         save(compiled, program, cache_path)
@@ -122,8 +122,8 @@ class DoesNotFitError(T5prepError):
     def __init__(self, reason: str) -> None:
         self.reason = reason  # the compiler's message
         super().__init__(
-            f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
-            "--set shard=auto; or see what else would fit: t5prep plan",
+            f"The program does not fit into the memory of a device ({reason}). Split the model over several devices "
+            "with --set shard=auto, or find settings that fit: t5prep plan",
             code="device.insufficient-memory",
         )
 
@@ -244,17 +244,19 @@ def check_batch(config: TrainConfig, replicas: int) -> None:
     """Raise UsageError if a batch cannot be divided by `replicas`, or is too large for any program."""
     if config.batch >= 2**31:
         raise UsageError(
-            f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.",
+            f"A batch of {config.batch:,} rows is too large. Use at most {2**31 - 1:,} rows.",
             code="setting.out-of-range",
         )
     if config.batch % (replicas * config.accumulate):
         raise UsageError(
-            f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}.",
+            f"A batch of {config.batch} cannot be divided into {replicas} replicas × "
+            f"accumulate={config.accumulate}. Choose a multiple of their product.",
             code="device.indivisible-batch",
         )
     if config.eval_batch % replicas:
         raise UsageError(
-            f"eval_batch is {config.eval_batch}, and cannot be cut into {replicas} replicas: take a multiple of {replicas}.",
+            f"eval_batch is {config.eval_batch}, which cannot be divided among {replicas} replicas. "
+            f"Choose a multiple of {replicas}.",
             code="device.indivisible-batch",
         )
 
@@ -272,8 +274,8 @@ def large_step(config: TrainConfig, replicas: int, lengths: tuple[int, int]) -> 
     if tokens <= MANY_TOKENS:
         return ""
     return (
-        f"A step of {config.batch:,} rows has {tokens:,} tokens on a device, which may take very much memory and time:"
-        " t5prep plan says how much; a smaller batch or --set accumulate=N takes less."
+        f"A step of {config.batch:,} rows has {tokens:,} tokens on a device, which may take too much memory and time."
+        " Estimate both with t5prep plan, or reduce them with a smaller batch or --set accumulate=N."
     )
 
 
@@ -295,7 +297,7 @@ def compile_step(
     refusal, narrower = "", None
     for layout in layouts:
         if narrower:
-            say(f"It does not fit {narrower.words}: trying {layout.words}.")
+            say(f"The step does not fit {narrower.words}. Trying {layout.words}.")
         if sentence := large_step(config, layout.replicas, lengths[0]):
             say(sentence)
         programs: dict[tuple[int, int], Callable[..., tuple[Tree, ...]]] = {}
@@ -304,7 +306,7 @@ def compile_step(
             lowered = step_program(
                 shape, config, layout=layout, input_length=inputs, target_length=targets, packed=packed, padding=padding
             )
-            say(f"Compiling the step for {layout.device_words}, since {time.strftime('%H:%M:%S')}.")
+            say(f"Compiling the step for {layout.device_words}, started at {time.strftime('%H:%M:%S')}.")
             try:
                 programs[inputs, targets] = compile_program(lowered.program, cache_path=cache_path, say=say)
             except DoesNotFitError as error:

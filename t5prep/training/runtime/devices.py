@@ -31,7 +31,7 @@ def open_layout(
         weight_bytes: The size of the model's weights in float32.
     """
     if tpu is not None and gpus:
-        raise UsageError("Both --tpu and --gpus were given; a run is on one of them.", code="option.conflict")
+        raise UsageError("Use either --tpu or --gpus, not both.", code="option.conflict")
     devices = _tpu(tpu) if tpu is not None else _gpus() if gpus else _cpus(replicas * (shard or 1))
     return arrange(devices, shard=shard or fitting_shard(devices, weight_bytes=weight_bytes))
 
@@ -45,31 +45,34 @@ def _tpu(name: str) -> "list[jax.Device]":
     """Return the devices of this machine's TPU, and of the other hosts of its slice."""
     if name not in ("auto", "local"):
         raise UsageError(
-            f"--tpu {name}: a TPU is used from its own VM. Go there (gcloud compute tpus tpu-vm ssh {name} --worker=all "
-            "--command=...) and give the same command with --tpu local.",
+            f"--tpu {name} is not on this machine, and a TPU is used from its own VM. Run the same "
+            f"command there with --tpu local (gcloud compute tpus tpu-vm ssh {name} --worker=all "
+            "--command=...).",
             code="device.remote-tpu",
         )
     if not chips():  # checked first, because libtpu would query the network about this machine and wait for an answer
         raise UsageError(
-            f"--tpu: no TPU here: there is no chip among {' '.join(_CHIPS)}. "
-            "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU.",
+            f"--tpu found no TPU chip among {' '.join(_CHIPS)}. Run this command on a TPU VM (gcloud "
+            "compute tpus tpu-vm ssh NAME), or remove --tpu to use the CPU.",
             code="device.missing-tpu",
         )
     if importlib.util.find_spec("libtpu") is None:
         raise UsageError(
-            f"--tpu: this machine has TPU chips, and libtpu is not installed: {install_command('tpu')}",
+            "This machine has TPU chips, but libtpu, which --tpu needs, is not installed. Install it: "
+            f"{install_command('tpu')}",
             code="install.extra-missing",
         )
-    return _devices("tpu", "--tpu: the TPU does not answer")
+    return _devices("tpu", "--tpu: the TPU does not respond")
 
 
 def _gpus() -> "list[jax.Device]":
     """Return the NVIDIA GPUs of this machine."""
     if importlib.util.find_spec("jax_cuda12_plugin") is None and importlib.util.find_spec("jax_cuda13_plugin") is None:
         raise UsageError(
-            f"--gpus: jax is installed without CUDA: {install_command('gpu')}", code="install.extra-missing"
+            f"--gpus needs jax with CUDA, but jax is installed without CUDA. Install it: {install_command('gpu')}",
+            code="install.extra-missing",
         )
-    return _devices("cuda", "--gpus: jax sees no GPU here; nvidia-smi says whether the machine has one")
+    return _devices("cuda", "--gpus: jax finds no GPU (list the GPUs of this machine with nvidia-smi)")
 
 
 def _cpus(count: int) -> "list[jax.Device]":
@@ -83,7 +86,7 @@ def _cpus(count: int) -> "list[jax.Device]":
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError as error:  # no devices can be added once some are in use
             raise UsageError(
-                f"{count} CPU devices were asked for after the first were in use: start anew.",
+                f"{count} CPU devices were requested after the first devices were in use. Restart the program.",
                 code="device.cpu-count-conflict",
             ) from error
     cpus = _devices("cpu", "The CPU cannot be used")
@@ -94,7 +97,7 @@ def _cpus(count: int) -> "list[jax.Device]":
         return [device for devices in of_process.values() for device in devices]
     if len(cpus) < count:
         raise UsageError(
-            f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(cpus)}: change it.",
+            f"{count} CPU devices were requested, but XLA_FLAGS creates {len(cpus)}. Change XLA_FLAGS.",
             code="device.cpu-count-conflict",
         )
     return cpus[:count]

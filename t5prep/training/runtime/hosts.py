@@ -36,8 +36,8 @@ def join(platform: str) -> None:
     except (RuntimeError, ValueError, OSError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise T5prepError(
-            f"The hosts of this run do not find each other ({reason[0][:200]}). Start the same command on all of them: "
-            "gcloud compute tpus tpu-vm ssh NAME --worker=all --command=...",
+            f"The hosts of this run cannot connect to each other ({reason[0][:200]}). Start the same "
+            "command on all hosts: gcloud compute tpus tpu-vm ssh NAME --worker=all --command=...",
             code="device.unreachable-host",
         ) from error
 
@@ -84,8 +84,9 @@ def end_all_on_failure() -> Iterator[None]:
         if count() == 1:
             raise
         raise T5prepError(
-            f"The devices of this run failed ({str(error).splitlines()[0][:200]}), as they do when another host has ended. "
-            "What was saved is there: start the same command on all hosts, and it goes on from the last checkpoint.",
+            f"The devices of this run failed ({str(error).splitlines()[0][:200]}), possibly because "
+            "another host has ended. Start the same command on all hosts to resume from the last "
+            "checkpoint.",
             code="device.failure",
         ) from error
     except BaseException:
@@ -127,7 +128,8 @@ def check_places(*places: str) -> None:
     local = [path for path in places if path and "://" not in path]
     if local and (machines := _machines()) > 1:
         raise UsageError(
-            f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/...",
+            f"{local[0]} is a directory of one machine, but {machines} machines train together. Use a "
+            "shared place: gs://BUCKET/...",
             code="bucket.local-path",
         )
 
@@ -162,5 +164,6 @@ def _number(name: str) -> int:
         return int(os.environ[name])
     except (KeyError, ValueError) as error:
         raise UsageError(
-            f"JAX_COORDINATOR_ADDRESS is set, so {name} must be a number, too.", code="option.invalid-variable"
+            f"JAX_COORDINATOR_ADDRESS is set, but {name} is not a number. Set {name} to a number.",
+            code="option.invalid-variable",
         ) from error

@@ -113,8 +113,8 @@ class Layout:
             or groups[-1] - groups[0] + 1 != len(groups)
         ):
             raise UsageError(
-                f"{self.replicas} replicas of {self.shard} devices cannot be dealt to {jax.process_count()} hosts in equal "
-                "parts: choose another shard.",
+                f"{self.replicas} replicas of {self.shard} devices cannot be divided equally among "
+                f"{jax.process_count()} hosts. Choose another value for shard.",
                 code="device.indivisible-shard",
             )
         return groups[0] // len(groups), self.replicas // len(groups)
@@ -158,7 +158,8 @@ def arrange(devices: list[jax.Device], *, shard: int = 1) -> Layout:
     """
     if len(devices) % shard:
         raise UsageError(
-            f"shard is {shard}, and the {len(devices)} devices here are not a multiple of it: choose a divisor.",
+            f"shard is {shard}, which does not divide the {len(devices)} devices here. Set shard to a "
+            "divisor of that number.",
             code="device.indivisible-shard",
         )
     return Layout(Mesh(np.array(devices).reshape(-1, shard), (ROWS, PARTS)))

@@ -23,7 +23,8 @@ try:
     from jax.extend.mlir.dialects import stablehlo
 except ImportError as error:
     raise T5prepError(
-        f'jax {jax.__version__} lacks a part that t5prep calls programs by ({error}): pip install "jax>=0.10,<0.13"',
+        f"jax {jax.__version__} lacks a module that t5prep needs ({error}). Install a supported "
+        'version: pip install "jax>=0.10,<0.13"',
         code="install.incompatible-version",
     ) from error
 

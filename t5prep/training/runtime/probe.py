@@ -37,7 +37,8 @@ def look(layout: Layout) -> Devices:
     loss = tiny_step(layout)
     if not math.isfinite(loss):
         raise T5prepError(
-            f"A tiny training step ran on {layout.words} and its loss is {loss}: the devices are broken.",
+            f"The loss of a tiny training step on {layout.words} is {loss}, so the devices are faulty. "
+            "Use other devices.",
             code="device.faulty",
         )
     memory = [device.memory_stats() or {} for device in layout.devices if device.process_index == jax.process_index()]

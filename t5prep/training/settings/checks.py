@@ -20,22 +20,23 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     objective = objectives.of(manifests[0].target)
     if any(manifest.target != objective.target for manifest in manifests):
         raise UsageError(
-            "These datasets have different classes, or classes and texts, as targets: train one by one.",
+            "The targets of these datasets differ in kind or in classes. Train on one dataset at a time.",
             code="dataset.mixed-targets",
         )
     if objective.target.is_aligned and any(
         input_length != target_length for input_length, target_length in configs.parse_buckets(config.buckets)
     ):
         raise UsageError(
-            "A label stands at its token: give buckets of equal sides, as in --set buckets=64x64,128x128",
+            "Each label belongs to one token, so both sides of a bucket must be equal. Example: --set "
+            "buckets=64x64,128x128",
             code="setting.unequal-bucket",
         )
     if not objective.has_softmax:
         for key in ("label_smoothing", "z_loss"):
             if key in configs.find_changed(config) and getattr(config, key):
                 raise UsageError(
-                    f"{key} is {getattr(config, key)}, and does nothing where targets are {objective.target.name}: leave it out, "
-                    f"or --set {key}=0",
+                    f"{key} is {getattr(config, key)}, but has no effect where targets are "
+                    f"{objective.target.name}. Remove {key}, or use --set {key}=0",
                     code="setting.inapplicable",
                 )
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
@@ -46,15 +47,16 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
             _check_metric(config, dataset)
     if config.generate and all(dataset.settings.is_packed for dataset in manifests):
         raise UsageError(
-            "generate does nothing with packed data, whose answers are not apart: --set generate=false",
+            "generate does not work with packed data, because one row holds several answers. Turn "
+            "generate off: --set generate=false",
             code="setting.inapplicable",
         )
     if config.generate and (
         not objective.target.is_text or all(manifest.settings.target_length <= 2 for manifest in manifests)
     ):
         raise UsageError(
-            "generate does nothing where targets are one token: each evaluation has the answers already."
-            " Leave it out: --set generate=false",
+            "generate has no effect on targets that are classes, numbers or one token, because each "
+            "evaluation already has the answers. Turn generate off: --set generate=false",
             code="setting.inapplicable",
         )
 
@@ -65,15 +67,17 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
     has = f"it has {', '.join(splits)}"
     if "eval_split" in configs.find_changed(config):
         raise UsageError(
-            f'eval_split is "{config.eval_split}", and the data has no such split ({has}).'
-            f"{did_you_mean(config.eval_split, splits)} Name one with --set eval_split=…, or leave it out.",
+            f'eval_split is "{config.eval_split}", but the data has no such split '
+            f"({has}).{did_you_mean(config.eval_split, splits)} Name a split with --set eval_split=…, or "
+            "remove eval_split.",
             code="split.unknown",
         )
     for key in configs.OF_EVALUATION:
         if key in configs.find_changed(config):
             raise UsageError(
-                f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
-                f' "{config.eval_split}" to evaluate ({has}). Name one with --set eval_split=…, or leave it out.',
+                f"{key} is {getattr(config, key)}, but has no effect: the data has no split "
+                f'"{config.eval_split}" to evaluate ({has}). Name a split with --set eval_split=…, or remove '
+                f"{key}.",
                 code="setting.inapplicable",
             )
 
@@ -92,7 +96,7 @@ def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
         else "Choose one of these, or auto."
     )
     raise UsageError(
-        f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}",
+        f"metric is {config.metric}, but an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}",
         code="setting.unavailable-metric",
     )
 
@@ -102,7 +106,8 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
         raise UsageError(
-            "The length of training is not set: --set epochs=3, or --set steps=10000.", code="setting.missing-length"
+            "The length of training is not set. Set it with --set epochs=3 or --set steps=10000.",
+            code="setting.missing-length",
         )
     return steps
 
@@ -124,11 +129,12 @@ def other_length(
     differing = next((step for step in range(min(checkpoint_step, now)) if old(step) != new(step)), None)
     if differing is not None:
         raise UsageError(
-            f"{checkpoint_path} is of a run of {old_steps:,} steps, and now it has {now:,}: schedule={config.schedule} "
-            f"depends on that, so step {differing + 1:,} had a rate of {old(differing):.3g} and should have had "
-            f"{new(differing):.3g}. Set it back, or {start_anew(config)}.",
+            f"{checkpoint_path} was trained for a run of {old_steps:,} steps, but the run now has "
+            f"{now:,}. With schedule={config.schedule}, step {differing + 1:,} had a rate of "
+            f"{old(differing):.3g} and now needs {new(differing):.3g}. Restore the earlier length, or "
+            f"{start_anew(config)}.",
             code="checkpoint.schedule-mismatch",
         )
     if now <= checkpoint_step:
-        return f"The run has {checkpoint_step:,} steps already, and {now:,} were asked for: it is only scored."
+        return f"The run already has {checkpoint_step:,} steps, and {now:,} were requested. Only scoring it."
     return f"The run has {now:,} steps now, instead of {old_steps:,}."

@@ -405,16 +405,16 @@ def read_recipe(name: str) -> JSONObject:
         # A parser of TOML takes memory by the square of a key's parts.
         if len(content) > MOST_RECIPE_BYTES or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
             raise UsageError(
-                f"The recipe {name} is no list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, or a line with more than "
-                f"{MOST_DOTS} dots. Name another file.",
+                f"The recipe {name} is not a list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, "
+                f"or a line with more than {MOST_DOTS} dots. Name another file.",
                 code="recipe.oversized",
             )
     elif name in recipes():
         text = _built_in()[name]
     else:
         raise UsageError(
-            f'No recipe is named "{name}".{did_you_mean(name, recipes())} There are {", ".join(recipes())}; '
-            "a file of your own ends in .toml.",
+            f'No recipe is named "{name}".{did_you_mean(name, recipes())} Choose one of: '
+            f"{', '.join(recipes())}, or a file that ends in .toml.",
             code="recipe.unknown",
         )
     try:
@@ -459,7 +459,7 @@ def build(*sources: JSONObject) -> TrainConfig:
             if key not in field_types:
                 raise UsageError(
                     _name_here(key, value)
-                    or f'There is no setting "{key}".{did_you_mean(key, field_types)} They are listed by: t5prep train --settings',
+                    or f'No setting is named "{key}".{did_you_mean(key, field_types)} List all settings: t5prep train --settings',
                     code="setting.unknown",
                 )
             read[key] = _read(key, value, field_types[key])
@@ -497,7 +497,7 @@ def _read(key: str, value: JSON, kind: type) -> object:
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError):
         type_name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
-        raise UsageError(f"{key} is {value!r}, and should be {type_name}.", code="setting.malformed") from None
+        raise UsageError(f"{key} is {value!r}, but must be {type_name}.", code="setting.malformed") from None
 
 
 def _check(config: TrainConfig) -> None:
@@ -506,40 +506,45 @@ def _check(config: TrainConfig) -> None:
         value, rules = getattr(config, key), field.metadata
         if rules["choices"] and value not in rules["choices"]:
             ours = _value_here(key, value)
-            suggestion = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, rules["choices"])
+            suggestion = (
+                f" Here it is called {ours} (--set {key}={ours})." if ours else did_you_mean(value, rules["choices"])
+            )
             raise UsageError(
-                f'{key} is "{value}".{suggestion} It can be {", ".join(rules["choices"])}.',
+                f'{key} does not accept "{value}".{suggestion} Choose one of: {", ".join(rules["choices"])}.',
                 code="setting.unknown-choice",
             )
         if bounds := _outside(value, rules):
-            raise UsageError(f"{key} is {value}, and {bounds}{rules['why']}.", code="setting.out-of-range")
+            raise UsageError(f"{key} is {value}, but {bounds}{rules['why']}.", code="setting.out-of-range")
     if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
         raise UsageError(
-            f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4',
+            f'shard does not accept "{config.shard}". Use auto or a number of devices, for example --set shard=4',
             code="setting.malformed",
         )
     if config.end_rate > config.learning_rate:
         raise UsageError(
-            f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.",
+            f"end_rate is {config.end_rate}, but must not exceed the learning_rate of "
+            f"{config.learning_rate}. Lower end_rate.",
             code="setting.out-of-range",
         )
     if config.batch % config.accumulate:
         raise UsageError(
-            f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.",
+            f"A batch of {config.batch} cannot be divided into {config.accumulate} equal parts. Set "
+            "accumulate to a divisor of batch.",
             code="device.indivisible-batch",
         )
     parse_buckets(config.buckets)
     if config.rates and len(config.rates) != len(config.data):
         raise UsageError(
-            f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.",
+            f"{len(config.rates)} rates are set for {len(config.data)} datasets. Set one rate for each dataset.",
             code="setting.invalid-rates",
         )
     if config.rates and min(config.rates) <= 0:
         raise UsageError(
-            f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.", code="setting.invalid-rates"
+            f"rates are {', '.join(map(str, config.rates))}, but each rate must be above 0.",
+            code="setting.invalid-rates",
         )
     if config.steps and config.epochs:
-        raise UsageError("Both steps and epochs are set; set the other to 0.", code="setting.conflict")
+        raise UsageError("Both steps and epochs are set. Set one of them to 0.", code="setting.conflict")
 
 
 def _outside(value: Any, rules: Mapping[str, Any]) -> str:
@@ -586,23 +591,26 @@ def _check_effect(config: TrainConfig) -> None:
             value = str(getattr(config, by)).lower()
             alternatives = " or ".join(str(choice).lower() for choice in counts)
             raise UsageError(
-                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={alternatives}.",
+                f"{key} is {getattr(config, key)}, but has no effect with {by}={value}. Remove {key}, or use "
+                f"--set {by}={alternatives}.",
                 code="setting.inapplicable",
             )
     if "lora_alpha" in chosen and not config.lora:
         raise UsageError(
-            f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8",
+            f"lora_alpha is {config.lora_alpha}, but has no effect without adapters. Remove lora_alpha, "
+            "or add adapters: --set lora=8",
             code="setting.inapplicable",
         )
     for key in ("rates", "temperature", "cap"):
         if key in chosen and len(config.data) == 1:
             value = ", ".join(map(str, config.rates)) if key == "rates" else getattr(config, key)
             raise UsageError(
-                f"{key} is {value}, and does nothing with a single dataset. Leave it out.", code="setting.inapplicable"
+                f"{key} is {value}, but has no effect with a single dataset. Remove {key}.", code="setting.inapplicable"
             )
         if key in chosen and key != "rates" and config.rates:
             raise UsageError(
-                f"{key} is {getattr(config, key)}, and does nothing with rates=…. Leave one of them out.",
+                f"{key} is {getattr(config, key)}, but has no effect with rates=…. Use either {key} or rates, "
+                "not both.",
                 code="setting.inapplicable",
             )
 
@@ -616,14 +624,14 @@ def _name_here(key: str, value: object) -> str:
     """Return a message with our name and value for the setting `key` of another trainer; "" if it is not known.
 
     >>> _name_here("lr", "1e-4")
-    'There is no setting "lr": it is learning_rate here. Write --set learning_rate=1e-4'
+    'No setting is named "lr". Here it is called learning_rate. Write --set learning_rate=1e-4'
     """
     key = key.lower()
     if key not in OTHER_NAMES:
         return ""
     ours = OTHER_NAMES[key]
     note = FIELDS[ours].metadata["names"][key]
-    message = f'There is no setting "{key}": it is {ours} here' + (f" ({note})" if note else "")
+    message = f'No setting is named "{key}". Here it is called {ours}' + (f" ({note})" if note else "")
     text = str(value).strip()
     on = text.lower() in ("true", "1", "yes", "on")
     if key in _PRECISION:
@@ -655,7 +663,8 @@ def parse_buckets(texts: Sequence[str]) -> list[Lengths]:
     for text in texts:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
             raise UsageError(
-                f'buckets has "{text}". Write INPUTxTARGET tokens for each: --set buckets=128x16,512x64',
+                f'buckets contains "{text}", which is not a size. Write each bucket as INPUTxTARGET tokens: '
+                "--set buckets=128x16,512x64",
                 code="setting.malformed",
             )
     return sorted({(int(inputs), int(targets)) for inputs, _, targets in (text.partition("x") for text in texts)})

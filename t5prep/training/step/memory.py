@@ -64,17 +64,17 @@ def sentence(reason: str, config: TrainConfig, device_memory: DeviceMemory) -> s
     state = device_memory.weights + device_memory.slots
     text = "The step does not fit into the memory of a device"
     if needed > capacity > 0:
-        text += f": it needs {_gib(needed)} of {_gib(capacity)}"
-    text += f". Weights and optimizer are {_gib(state)} of it"
+        text += f": it needs {_gib(needed)}, but the device has {_gib(capacity)}"
+    text += f". Weights and optimizer take {_gib(state)}"
     if state >= capacity > 0:
-        text += ", too much alone"
+        text += ", which alone is too much"
     ways = _ways(
         config, device_memory, activations=max(needed - state, 0) if needed > capacity else None, capacity=capacity
     )
-    advice = "It needs larger devices, more of them (with --set shard=auto), or a smaller model."
+    advice = "Use larger devices, more devices (with --set shard=auto), or a smaller model."
     if ways:
-        advice = f"What should fit: {', or '.join(ways)}."
-    return f"{text}. {advice} See which before you pay: t5prep plan ({reason[:160]})"
+        advice = f"Try {', or '.join(ways)}."
+    return f"{text}. {advice} Check what fits before you pay: t5prep plan ({reason[:160]})"
 
 
 @contextlib.contextmanager

@@ -46,13 +46,13 @@ def schedule(
     """
     if name not in NAMES:
         raise UsageError(
-            f'No schedule is named "{name}": choose one of {", ".join(NAMES)}.{did_you_mean(name, NAMES)}',
+            f'No schedule is named "{name}".{did_you_mean(name, NAMES)} Choose one of: {", ".join(NAMES)}.',
             code="setting.unknown-choice",
         )
     if not 0 <= warmup_steps <= total_steps:
         raise UsageError(
-            f"A warmup of {warmup_steps:,} steps does not fit into {total_steps:,} steps of training. Make it shorter: "
-            "--set warmup=0.1 is a share of all steps.",
+            f"A warmup of {warmup_steps:,} steps does not fit into {total_steps:,} steps of training. "
+            "Shorten it, for example to a tenth of all steps: --set warmup=0.1",
             code="setting.oversized-warmup",
         )
     warmup = float(max(warmup_steps, 1))

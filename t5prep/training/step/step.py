@@ -89,7 +89,8 @@ class TrainStep:
         rows = batch["labels"].shape[0]
         if rows % parts:
             raise UsageError(
-                f"A replica's batch of {rows} rows cannot be cut into {parts} equal parts: make accumulate a divisor.",
+                f"A replica's batch of {rows} rows cannot be divided into {parts} equal parts. Set accumulate "
+                f"to a divisor of {rows}.",
                 code="device.indivisible-batch",
             )
         if parts == 1:
