@@ -304,3 +304,10 @@ def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(tmp_path: Pat
     assert bytes_of(out) == bytes_of(tmp_path / "whole")
     assert progress == sorted(progress)  # what was tokenized stays
     assert progress[-1] > 0
+
+
+def test_every_package_that_decides_tokens_is_in_the_digest_of_code() -> None:
+    """A package that was renamed would be left out without a word, and tokens of older code found again."""
+    folder = Path(token_cache.__file__).parents[1]
+    assert [name for name in token_cache._PACKAGES if not list((folder / name).rglob("*.py"))] == []
+    assert Path(block_tokenizer.__file__).parent.name in token_cache._PACKAGES
