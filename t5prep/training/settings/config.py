@@ -402,7 +402,7 @@ def read_recipe(name: str) -> JSONObject:
                 f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.",
                 code="recipe.invalid-encoding",
             ) from error
-        # A parser of TOML takes memory by the square of a key's parts.
+        # The memory of a TOML parser grows with the square of the number of a key's parts.
         if len(content) > MOST_RECIPE_BYTES or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
             raise UsageError(
                 f"The recipe {name} is not a list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, "
