@@ -218,7 +218,7 @@ def alone(folder: Path) -> Iterator[None]:
         raise OSError(101, "Network is unreachable")
 
     def stop(*_: object, **__: object) -> None:
-        raise UsageError("here the compiler would start")
+        raise UsageError("here the compiler would start", code="option.missing")
 
     @contextlib.contextmanager
     def nobody(*_: Any, **__: Any) -> Iterator[str]:

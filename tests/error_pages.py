@@ -10,13 +10,8 @@ from t5prep.error_codes import CODES
 ROOT = Path(__file__).parents[1]
 HEAD = """# Errors and their codes
 
-```sh
-t5prep verify data/absent
-```
-
-```text
-Error: data/absent does not exist. Prepare it (again): t5prep prepare TASK --out data/absent ... [dataset.not-found]
-```
+    $ t5prep verify data/absent
+    Error: data/absent does not exist. Prepare it (again): t5prep prepare TASK --out data/absent ... [dataset.not-found]
 
 Every error ends with a code in brackets. Sentences may be reworded in a later version; codes stay. A command with `--json` also
 prints `{"error": {"code": "dataset.not-found", "message": "..."}}` as the last line of stdout. In Python, `T5prepError.code`

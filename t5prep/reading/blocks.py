@@ -163,9 +163,12 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
         count += 1
         yield row
     if count != block.rows:
-        counts = f"{block.file.name}: {block.rows:,} rows from row {block.first_row:,} on were counted, and {count:,} were read"
         if block.format.kind == "parquet":  # counted by the program that wrote the file
-            raise SourceError(f"{counts}. The file is damaged: fetch it again.")
+            raise SourceError(
+                f"{block.file.name} is damaged: it has {block.rows:,} rows from row {block.first_row:,} on by its metadata, "
+                f"but {count:,} were read. Fetch the file again.",
+                code="file.damaged",
+            )
         raise BalanceError(
             f"{block.file.name} has {block.rows:,} rows from row {block.first_row:,} on, but {count:,} "
             "were read. This is a bug of t5prep, and nothing was prepared. Report it with this file.",

@@ -61,6 +61,13 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
         ) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise SourceError(f"{name} is not a Parquet file ({error}).", code="file.invalid-parquet") from error
+    groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
+    if sum(group.num_rows for group in groups) != opened.metadata.num_rows:
+        raise SourceError(
+            f"{name} is damaged: its row groups do not have the number of rows in its footer. Fetch the file again.",
+            code="file.damaged",
+        )
+    packing = file.seek(0, io.SEEK_END) / max(1, sum(group.total_byte_size for group in groups))
     parts, first = [], 1
     for number, group in enumerate(groups):
         count = max(1, min(-(-group.total_byte_size // PART_BYTES), group.num_rows, _MOST_PARTS))
@@ -131,7 +138,9 @@ def _group(file: RawFile, number: int) -> Iterator[_Group]:
             group = _Group((file, number), opened, pyarrow.parquet.ParquetFile(opened, **open_options))
         yield group
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.", code="file.damaged") from error
+        raise SourceError(
+            f"{file.name} cannot be read ({error}). Fetch the file again.", code="file.damaged"
+        ) from error
     _LAST.group = group
 
 

@@ -90,7 +90,7 @@ OfTensorFlow = type("UnknownError", (Exception,), {"__module__": "tensorflow.pyt
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (DatasetError("no manifest"), "no manifest"),
+        (DatasetError("no manifest", code="dataset.missing-manifest"), "no manifest [dataset.missing-manifest]"),
         (ModuleNotFoundError("x", name="tensorflow.python"), "pip install -e '.[train]' -c .ci/pins.txt"),
         (ModuleNotFoundError("x", name="jax"), "pip install -e '.[train]' -c .ci/pins.txt"),
         (PermissionError(13, "Permission denied", "a.csv"), "a.csv cannot be read or written (Permission denied)."),

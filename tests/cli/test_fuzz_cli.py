@@ -96,7 +96,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from pipelines import prepare, train_tokenizer
 
     def stop(*_: object, **__: object) -> None:
-        raise UsageError("here Beam would start")
+        raise UsageError("here Beam would start", code="option.missing")
 
     with damage_kit.alone(tmp_path):
         monkeypatch.setattr(prepare, "_run", stop)

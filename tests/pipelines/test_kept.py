@@ -89,7 +89,7 @@ def _in_this_process() -> Iterator[None]:
 
 
 def fails(*_: Any, **__: Any) -> None:
-    raise OutputError("the disk is full")
+    raise OutputError("the disk is full", code="output.no-space")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -566,7 +566,7 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
 
     def resolve(uri: str, **_: object) -> None:
         resolved_uris.append(uri)
-        raise SourceError("it is not here")
+        raise SourceError("it is not here", code="source.not-found")
 
     monkeypatch.setattr("t5prep.sources.resolve", resolve)
     data = shutil.copytree(near / "d", tmp_path / "d")

@@ -52,7 +52,7 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     """A training that ends where its first step would be made."""
 
     def stop(*_: object) -> None:
-        raise UsageError("here the first step would be made")
+        raise UsageError("here the first step would be made", code="option.missing")
 
     def uncompiled(
         shape: ModelConfig, config: TrainConfig, layouts: Iterable[Layout], *_: object, **__: object

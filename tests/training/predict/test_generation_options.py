@@ -60,7 +60,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Generation]:
 
     def record(config: Any, options: Generation, **_: Any) -> Any:
         searches.append(options)
-        raise UsageError("enough")
+        raise UsageError("enough", code="option.missing")
 
     monkeypatch.setattr(device, "answers_on_rows", record)
     monkeypatch.setattr(evaluator, "answers_on_rows", record)

@@ -73,7 +73,7 @@ def test_one_that_cannot_be_reached_is_not_damaged(tmp_path: Path, monkeypatch: 
         checkpoints.save(str(tmp_path), _tensors(step), state=_state(step, value=value), keep=1)
 
     def unavailable(path: str) -> bytes:
-        raise OutputError(f"{path} cannot be read: it answers 503")
+        raise OutputError(f"{path} cannot be read: it answers 503", code="bucket.unavailable")
 
     monkeypatch.setattr(checkpoints.paths, "read", unavailable)
     with pytest.raises(OSError, match="it answers 503"):
