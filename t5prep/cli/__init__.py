@@ -31,7 +31,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _failing, _terminal
+from t5prep.cli import _failing, _output, _terminal
 from t5prep.cli._failing import CodedError, CodedUsageError
 from t5prep.errors import did_you_mean
 from t5prep.io import installation, signals
@@ -52,8 +52,6 @@ _VERSIONED_PACKAGES = (
     *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "tensorflow-cpu", "transformers"),
     *("jax", "libtpu"),
 )
-
-_ARGUMENTS = "t5prep.arguments"  # in a context's `meta`: the command line, for advice
 
 
 # Child processes, also those that libraries start, must not import a file such as `random.py` from the user's folder.
@@ -144,7 +142,7 @@ class _Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and keep them for advice about usage errors (`_advised`)."""
-        ctx.meta[_ARGUMENTS] = list(args)
+        ctx.meta[_output.ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -175,7 +173,7 @@ class _Commands(click.Group):
 
 def _with_json(error: click.ClickException, ctx: click.Context) -> click.ClickException:
     """Return the error, after printing it as JSON where the command has `--json`."""
-    arguments = ctx.meta[_ARGUMENTS]
+    arguments = ctx.meta[_output.ARGUMENTS]
     has_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     if has_json and isinstance(error, CodedError | CodedUsageError):
         _failing.print_json(error)
@@ -216,7 +214,7 @@ def _advised(error: click.UsageError, group: click.Context) -> str:
     if context is None:
         return error.message
     options = {name for parameter in context.command.params for name in parameter.opts}
-    arguments: list[str] = group.meta[_ARGUMENTS]
+    arguments: list[str] = group.meta[_output.ARGUMENTS]
     if isinstance(error, click.NoSuchOption) and "--set" in options:
         from t5prep.training.settings.config import TrainConfig
 

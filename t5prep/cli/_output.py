@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from t5prep.cli import _terminal
+from t5prep.io.addresses import Address
 
 if TYPE_CHECKING:
     from t5prep.training.evaluate.evaluator import Prediction
@@ -28,6 +29,20 @@ def print_next(command: str) -> None:
     """
     program = sys.argv[0] if os.path.basename(sys.argv[0]) == "t5prep" and not shutil.which("t5prep") else "t5prep"
     click.echo(f"next: {shlex.quote(program)} {command}")
+
+
+ARGUMENTS = "t5prep.arguments"  # in the `meta` of click's context: the command line
+
+
+def retyped(*, without: str = "", add: Sequence[str] = ()) -> str:
+    """Return the running command line, without the program's name, without the flag `without`, and with `add` at its end.
+
+    Addresses have their public form, because what is printed must hold no credential.
+    """
+    typed = click.get_current_context().meta[ARGUMENTS]
+    end = typed.index("--") if "--" in typed else len(typed)
+    words = [word for word in typed[:end] if word != without]
+    return shlex.join([*map(Address, words), *add, *typed[end:]])
 
 
 def print_json(value: object) -> None:

@@ -14,7 +14,7 @@ from t5prep.cli import _model_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io.installation import TENSORFLOW_FITS, install_command
-from t5prep.options.fields import build
+from t5prep.options.fields import as_cli_option, build
 from t5prep.options.models import PlanOptions
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         text = "\n".join(report.table([(plan.answer, plan.epoch) for plan in plans]))
         _output.show({"answers": [plan.to_json() for plan in plans]}, text, as_json=as_json)
     else:
-        plans = [print_one(build(PlanOptions, given), as_json=as_json)]
+        options = build(PlanOptions, given)
+        plans = [print_one(options, as_json=as_json)]
+        if plans[0].fits and not (as_json or options.embed):
+            _output.print_next(_next_command(plans[0], options))
     if html:
         page.write(plans, out=html)
         _output.say(f"page: {html}")
@@ -182,6 +185,22 @@ def print_one(options: PlanOptions, *, as_json: bool) -> "Plan":
         _output.print_json(plan.to_json())
     elif plan.advised and not plan.advice:
         click.echo("  would fit     none of the tried settings. Use a smaller model, or another optimizer")
-    elif plan.fits and not options.embed:
-        click.echo(report.next_line(plan.answer, searched=plan.searched))
     return plan
+
+
+def _next_command(plan: "Plan", options: PlanOptions) -> str:
+    """Return the command after a plan that fits: search a larger batch if half of the memory is free, else train."""
+    question = plan.answer.question
+    if not plan.searched and 2 * plan.hbm_bytes < question.tpu.chip.hbm_bytes:
+        return _output.retyped(add=["--largest"])
+    config = question.settings
+    values = {
+        "recipe": options.recipe,
+        "model": options.model or None,
+        "data": options.data or "DATA",
+        "out": options.save or "RUN",
+    }
+    settings = dict(options.settings or {}) | ({"batch": config.batch} if options.batch else {})
+    settings |= {} if config.epochs or config.steps else {"epochs": 3}
+    values["set"] = [f"{name}={value}" for name, value in settings.items()]
+    return " ".join(["train", *(as_cli_option(name, value) for name, value in values.items() if value)])

@@ -124,7 +124,7 @@ def _callback(name: str) -> Callable[..., None]:
 
             told = forecast(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **option_values)
             click.echo(f"{name} (dry run, nothing is written):\n{told}")
-            click.echo("next: the same command without --dry-run")
+            _output.print_next(_output.retyped(without="--dry-run"))
             return
         if runner == "local" and (workers or (workers is None and not all(map(_is_small, source)))):
             from pipelines import pool

@@ -128,7 +128,9 @@ def train_command(
     changes = configs.read_settings(settings)
     config = api.configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=changes)
     if dry_run:
-        plan.print_one(plan.options_of(config, tpu=tpu), as_json=as_json)
+        fitting = plan.print_one(plan.options_of(config, tpu=tpu), as_json=as_json).fits
+        if fitting and not as_json:
+            _output.print_next(_output.retyped(without="--dry-run"))
         return
     if check_step:
         _check_step(config, tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)

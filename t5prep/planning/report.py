@@ -153,26 +153,20 @@ def advice_line(words: str, answer: Answer) -> str:
 
 def epoch_line(epoch_cost: Epoch, *, chips: int) -> str:
     """Return a line with the cost of an epoch on `chips` chips."""
-    price = "" if epoch_cost.price is None else f", {_amount(epoch_cost.price)} at the price given"
+    price = "" if epoch_cost.price is None else f", {format_price(epoch_cost.price)} at the price given"
     return (
         f"  an epoch      {epoch_cost.rows:,} rows, {epoch_cost.steps:,} steps, {hours(epoch_cost.hours)} estimated "
         f"on {chips} chip{'s'[: chips != 1]}{price}"
     )
 
 
-def next_line(answer: Answer, *, searched: bool) -> str:
-    """Return the next command after an answer that fits: search a larger batch if half of the memory is free, else train.
+def format_price(amount: float) -> str:
+    """Return an amount of money as text.
 
-    `searched` is True if the largest batch is known already.
+    >>> format_price(1234.5), format_price(0.0042), format_price(0)
+    ('1,234.50', '<0.01', '0.00')
     """
-    compiled, chip = answer.compiled, answer.question.tpu.chip
-    if not searched and 2 * compiled.hbm_bytes < chip.hbm_bytes:
-        return f"next: the same command with --largest: batch {answer.question.settings.batch} takes {room_of(compiled, chip)}"
-    return "next: t5prep train, with the same model, data and settings"
-
-
-def _amount(price: float) -> str:
-    return f"{price:,.2f}" if price >= 0.01 else "less than 0.01"
+    return "<0.01" if 0 < amount < 0.01 else f"{amount:,.2f}"
 
 
 def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
@@ -191,7 +185,9 @@ def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
             )
             line += f"{question.settings.batch / answer.step_seconds:>9,.0f}"
         if epoch_cost:
-            line += f"{hours(epoch_cost.hours):>9}" + ("" if epoch_cost.price is None else f"{epoch_cost.price:>9,.2f}")
+            line += f"{hours(epoch_cost.hours):>9}" + (
+                "" if epoch_cost.price is None else f" {format_price(epoch_cost.price):>8}"
+            )
         text.append(line)
     notes = [f"Figures come {EXTENDED}."] if any(answer.extended for answer, _ in answers) else []
     return [*text, f"Cycles and all that follows from them are {A_MODEL}.", *notes]

@@ -61,6 +61,7 @@ def _facts(plan: Plan) -> dict[str, object]:
         else 0.0,
         "epoch": plan.epoch,
         "hours": report.hours(plan.epoch.hours) if plan.epoch else "",
+        "price": report.format_price(plan.epoch.price) if plan.epoch and plan.epoch.price is not None else "",
         "largest": plan.largest.question.settings.batch if plan.largest else 0,
         "memory": [
             (name, size / GIB, size / room) for name, size in {**parts, "all of it": compiled.hbm_bytes}.items()

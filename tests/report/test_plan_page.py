@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
@@ -105,3 +105,12 @@ def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, m
     assert result.exit_code == 1
     assert "another file, which would be replaced" in result.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.004, 0.009, 0.01, 12345.678])
+def test_line_table_and_page_print_the_same_price(tmp_path: Path, amount: float) -> None:
+    priced = [dataclasses.replace(a_plan(tpu), epoch=report.Epoch(8, 1, 0.1, amount)) for tpu in ("v5e-8", "v6e-8")]
+    price = report.format_price(amount)
+    assert f", {price} at" in report.epoch_line(priced[0].epoch, chips=8)
+    assert all(line.endswith(f" {price}") for line in report.table([(plan.answer, plan.epoch) for plan in priced])[1:3])
+    assert f"<b>{escape(price)}</b>" in written(priced[:1], tmp_path / "plan.html")
