@@ -194,7 +194,7 @@ def _next_command(plan: "Plan", options: PlanOptions) -> str:
     if not plan.searched and 2 * plan.hbm_bytes < question.tpu.chip.hbm_bytes:
         return _output.retyped(add=["--largest"])
     config = question.settings
-    values = {
+    values: dict[str, object] = {
         "recipe": options.recipe,
         "model": options.model or None,
         "data": options.data or "DATA",

@@ -37,7 +37,8 @@ def parse_splits(text: str) -> dict[str, float]:
     {'validation': 15000.0, 'train': 1.0}
     """
     splits: dict[str, float] = {}
-    for item in text.split(","):
+    items = text.split(",")
+    for item in items:
         name, _, share = item.strip().partition("=")
         try:
             splits[name] = float(share)
@@ -53,14 +54,19 @@ def parse_splits(text: str) -> dict[str, float]:
                 code="option.malformed",
             )
     shares = [size for size in splits.values() if size <= 1]
-    twice = len(splits) != text.count(",") + 1
     if row_counts(splits) and not shares and "train" not in splits:
         splits["train"], shares = 1.0, [1.0]
-    if twice or abs(sum(shares) - 1) > 1e-6:
-        raise UsageError(
-            f'--splits "{text}" repeats a name, or its shares do not add up to 1. {_EXAMPLE}',
-            code="split.invalid-shares",
-        )
+    problem, example = "", _EXAMPLE
+    if len(items) != len({item.partition("=")[0].strip() for item in items}):
+        problem = "names a split twice"
+    elif not shares:
+        problem = "has only numbers of rows, so the remaining rows have no split"
+        rest = [f"{name}={size:.0f}" for name, size in splits.items() if name != "train"]
+        example = f"Give the training split the remaining rows: --splits {','.join([*rest, 'train=1'])}"
+    elif abs(sum(shares) - 1) > 1e-6:
+        problem = f"has shares that add up to {sum(shares):g} instead of 1"
+    if problem:
+        raise UsageError(f'--splits "{text}" {problem}. {example}', code="split.invalid-shares")
     return splits
 
 
@@ -74,7 +80,13 @@ def parse_held_out(text: str) -> float:
         size = float(text)
     except ValueError:
         size = 0
-    if not _is_size(size) or size == 1:
+    if size == 1:
+        raise UsageError(
+            f'--held-out "{text}" would leave no training rows, because 1 is the share of all rows. Use a smaller share, as in '
+            "--held-out 0.05, or at least 2 rows.",
+            code="option.out-of-range",
+        )
+    if not _is_size(size):
         raise UsageError(
             f'--held-out "{text}" is neither a share nor a number of rows. Use a share, as in --held-out '
             "0.05, or rows, as in --held-out 500",

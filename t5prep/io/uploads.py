@@ -247,17 +247,23 @@ def _writing(repo: str) -> Iterator[None]:
         raise UsageError(
             "You are not logged in to the Hugging Face Hub. Log in: hf auth login", code="hub.missing-login"
         ) from error
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code if error.response is not None else 0
+    except (errors.HFValidationError, OSError) as error:
+        response = error.response if isinstance(error, errors.HfHubHTTPError) else None
+        status = response.status_code if response is not None else 0
         if status == 401:
             raise UsageError(
                 "The Hugging Face Hub rejects your token (401). Log in again: hf auth login", code="hub.missing-login"
             ) from error
-        raise OutputError(
-            f"{repo} cannot be written on the Hub ({status}). Use a token with write access to this repository.",
-            code="hub.missing-permission",
-        ) from error
-    except (errors.HFValidationError, OSError) as error:
+        if status in (403, 404):
+            raise OutputError(
+                f"{repo} cannot be written on the Hub ({status}). Use a token with write access to this repository.",
+                code="hub.missing-permission",
+            ) from error
+        if status == 429 or status >= 500:
+            raise OutputError(
+                f"The Hugging Face Hub cannot take {repo} now ({status}). Run the command again later.",
+                code="hub.unavailable",
+            ) from error
         raise OutputError(
             f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}", code="hub.upload-failure"
         ) from error

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import io
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -36,17 +37,23 @@ def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Dataset
     """Return the opened earlier dataset `data`. Raises DatasetError, or UsageError if rows cannot be compared with it."""
     opened = Dataset(data)
     dataset, earlier_settings = opened.manifest, opened.manifest.settings
-    reason = ""
-    if dataset.tokenizer.sha256 != tokenizer.sha256:
+    reason = advice = ""
+    if dataset.task.hides_spans:
+        reason = "spans of its inputs are hidden"
+        advice = f"Compare with its source instead: --decontaminate {shlex.quote(dataset.source.uri)}"
+    elif earlier_settings.is_packed:
+        reason, advice = "its rows are packed", "Prepare it again with --layout padded or --layout ragged."
+    elif dataset.tokenizer.sha256 != tokenizer.sha256:
         reason = f"its tokenizer is {dataset.tokenizer.name}, not {tokenizer.name}"
+        advice = f"Use the same tokenizer: --tokenizer {shlex.quote(dataset.tokenizer.name)}"
     elif different := [name for name in _CUT if getattr(earlier_settings, name) != getattr(settings, name)]:
-        reason = f"it was prepared with {as_cli_option(different[0], getattr(earlier_settings, different[0]))}"
-    elif dataset.task.hides_spans or earlier_settings.layout == "packed":
-        reason = "its records are not whole rows (spans are hidden, or rows are packed)"
+        there, here = (
+            as_cli_option(different[0], getattr(each, different[0])) for each in (earlier_settings, settings)
+        )
+        reason, advice = f"it was prepared with {there}, not with {here}", "Prepare both with the same options."
     if reason:
         raise UsageError(
-            f"--dedup-against {data} cannot be compared with this dataset, because {reason}. Prepare both "
-            "with the same tokenizer and lengths.",
+            f"--dedup-against {data} cannot be compared with this dataset, because {reason}. {advice}",
             code="dataset.incomparable",
         )
     if unknown := max((split.unk_rate for split in dataset.splits.values()), default=0):

@@ -143,15 +143,17 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         return settings
     target = _head_target(settings.target, task.classes)
     if target.takes_classes and not task.classes:
-        reason = (
-            f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class needs classes"
-        )
         advice = "Choose a task with classes (t5prep tasks)"
         if "label_map" in settings.options:
             advice = "Name its classes, as in --label-map good=good,bad=bad"
+        if tokenizer.is_encoders:
+            reason = f"{tokenizer.name} is an encoder's tokenizer"
+            advice += ", or prepare it for a T5: --tokenizer google-t5/t5-base"
+        else:
+            reason = f"--target {target.name} needs classes"
+            advice += f", or remove --target {target.name}."
         raise UsageError(
-            f"{reason}, but {settings.task} has no classes. {advice}, or prepare it for a T5 (--tokenizer "
-            "google-t5/t5-base).",
+            f"{reason}, but {settings.task} has no classes. {advice}",
             code="task.missing-classes",
         )
     if settings.is_packed:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
+from t5prep.options.fields import flag
 from t5prep.options.files import FileOptions
 from t5prep.sources import Resolved, card
 from t5prep.sources.raw import METADATA
@@ -74,6 +75,13 @@ _CARD_FIELDS = {
     "column_names": "columns",
     "field": "records",
 }
+# Field of FileOptions → the kinds of files that it applies to, their names in a sentence, and advice for other files.
+_APPLICABLE = {
+    "delimiter": (("csv",), "CSV", "Remove --delimiter, or add --format csv."),
+    "escape": (("csv",), "CSV", "To read a TSV with an escape character: --format csv --delimiter tab"),
+    "columns": (("csv", "tsv", "conll"), "CSV, TSV and CoNLL", "Remove --columns."),
+    "records": (("jsonl",), "JSON documents", "Remove --records."),
+}
 # Options of a card that t5prep fulfills anyway, with this value.
 _AS_HERE = {
     "quotechar": '"',
@@ -111,11 +119,24 @@ def options_of_card(source: Resolved) -> dict[str, str]:
 
 
 def with_card(options: FileOptions, source: Resolved) -> FileOptions:
-    """Return the options, with those that have their defaults taken from the card of a source (`options_of_card`)."""
+    """Return the options, with those that have their defaults taken from the card of a source (`options_of_card`).
+
+    Raises SourceError for an option of the card that applies to none of the source's files.
+    """
     default, card_options = FileOptions(), options_of_card(source)
     overrides = {
         name: value for name, value in card_options.items() if getattr(options, name) in ("", getattr(default, name))
     }
+    names, _ = without_documents([file.name for file in source.files], kind=options.format)
+    kinds = {options.format or _kind(name) for name in names}
+    for name in source.parameters:
+        field = _CARD_FIELDS.get(name, "")
+        if field in overrides and field in _APPLICABLE and kinds.isdisjoint({"", *_APPLICABLE[field][0]}):
+            raise SourceError(
+                f"The dataset card of {source.uri} sets {name}, which is for {_APPLICABLE[field][1]}, but its files are "
+                f"{' and '.join(sorted(kinds))}. {ADVICE}",
+                code="source.invalid-card",
+            )
     return dataclasses.replace(options, **overrides)
 
 
@@ -127,7 +148,7 @@ def detect(
 ) -> Format:
     """Return the format of a file: of the options if they name one, otherwise of its name, otherwise `otherwise`.
 
-    Raises UsageError, and SourceError for `records` of a file that is not JSON.
+    Raises UsageError, also for an option that does not apply to this format.
     """
     if options.format and options.format not in KINDS:
         raise UsageError(
@@ -141,25 +162,11 @@ def detect(
             f"The name {name} does not show the format of the file. Name the format: --format {'|'.join(KINDS)}",
             code="file.unknown-format",
         )
-    if options.delimiter and kind != "csv":
-        raise UsageError(
-            f"--delimiter is for CSV, but {name} is {kind}. Remove --delimiter, or add --format csv.",
-            code="option.inapplicable",
-        )
-    if options.escape and kind != "csv":
-        raise UsageError(
-            f"--escape is for CSV, but {name} is {kind}. To read a TSV with an escape character: --format "
-            "csv --delimiter tab",
-            code="option.inapplicable",
-        )
-    if options.names and kind not in ("csv", "tsv", "conll"):
-        raise UsageError(
-            f"--columns is for CSV, TSV and CoNLL, but {name} is {kind}. Remove --columns.", code="option.inapplicable"
-        )
-    if options.records and kind != "jsonl":
-        raise SourceError(
-            f"--records is for JSON documents, but {name} is {kind}. Remove --records.", code="option.inapplicable"
-        )
+    for field, (kinds, files, advice) in _APPLICABLE.items():
+        if getattr(options, field) and kind not in kinds:
+            raise UsageError(
+                f"{flag(field)} is for {files}, but {name} is {kind}. {advice}", code="option.inapplicable"
+            )
     return Format(
         kind,
         options.encoding,

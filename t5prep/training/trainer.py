@@ -238,10 +238,10 @@ def first_weights(
             code="dataset.tokenizer-mismatch",
         )
     if tokenizer.is_encoders and isinstance(shape, ModelConfig):
+        task = f"{manifests[0].settings.task} --target {manifests[0].target.name}"
         raise TokenizerError(
             f"{config.data[0]} was tokenized with {tokenizer.name}, an encoder's tokenizer, but "
-            f"{config.model} is a T5. Prepare the data with a T5 tokenizer: t5prep prepare TASK --target "
-            f"class --tokenizer {config.model} ...",
+            f"{config.model} is a T5. Prepare the data with a T5 tokenizer: t5prep prepare {task} --tokenizer {config.model} ...",
             code="dataset.tokenizer-mismatch",
         )
     return shape_of(config, shape), initial

@@ -7,7 +7,7 @@ import pytest
 from raised import raises
 
 from t5prep.dataset import manifest
-from t5prep.dataset.settings import Settings, differences
+from t5prep.dataset.settings import Settings, differences, parse_splits
 from t5prep.errors import UsageError
 from t5prep.tasks import registry
 
@@ -58,6 +58,25 @@ def test_what_json_keeps_is_equal_to_what_was_written() -> None:
 def test_a_value_that_cannot_work_is_a_sentence(name: str, value: object, says: tuple[str, ...]) -> None:
     with raises(UsageError, *says):
         dataclasses.replace(CHOSEN, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("validation=100,train=500", "--splits validation=100,train=1"),
+        ("train=500", "--splits train=1"),
+        ("train=0.5,validation=0.4", "0.9"),
+        ("train=2,test=0.5", "0.5"),
+        ("train=1,train=1", "twice"),
+        ("train=100, train=1", "twice"),
+    ],
+)
+def test_splits_that_leave_rows_without_a_split(text: str, value: str) -> None:
+    """The advice can be typed as it stands."""
+    with raises(UsageError, "split.invalid-shares", text, value):
+        parse_splits(text)
+    if value.startswith("--splits "):
+        assert parse_splits(value.removeprefix("--splits "))["train"] == 1
 
 
 def test_every_option_has_a_help_text() -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import encoders
 import pytest
@@ -108,8 +109,8 @@ def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, t
 @pytest.mark.parametrize(
     ("choices", "why"),
     [
-        ({"input_length": 64}, ("dataset.incomparable",)),
-        ({"truncation": "head"}, ("dataset.incomparable",)),
+        ({"input_length": 64}, ("dataset.incomparable", "--input-length 64")),
+        ({"truncation": "head"}, ("dataset.incomparable", "--truncation head")),
         ({"dedup": "none"}, ("option.missing-prerequisite",)),
         ({"dedup_against": ("nowhere",)}, ("dataset.not-found", "nowhere")),
     ],
@@ -121,6 +122,26 @@ def test_what_cannot_be_compared_is_a_sentence(
     with raises((UsageError, DatasetError), *why):
         prepared(corpus, tmp_path / "out", tokenizer="sample:", **options)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "value"),
+    [
+        (
+            {"task": "span_corruption", "options": {"text_column": "text"}, "input_length": 32},
+            "--decontaminate {source}",
+        ),
+        ({**CHOICES, "layout": "packed"}, "--layout padded"),
+    ],
+)
+def test_an_earlier_dataset_without_whole_inputs(
+    earlier: dict[str, Any], value: str, corpus: Path, tmp_path: Path
+) -> None:
+    """The same tokenizer and lengths would not help."""
+    prepared(corpus, tmp_path / "last", tokenizer="sample:", **earlier)
+    options = {"dedup": "exact", "dedup_against": (str(tmp_path / "last"),), **CHOICES}
+    with raises(UsageError, "dataset.incomparable", value.format(source=corpus)):
+        prepared(corpus, tmp_path / "out", tokenizer="sample:", **options)
 
 
 @pytest.mark.extra("prism", "flink")

@@ -76,10 +76,16 @@ def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
     assert manifest.splits["train"].labels == {"negative": 5, "positive": 5}
 
 
+def test_a_t5_needs_classes_for_the_target_class(source, tmp_path):
+    with raises(UsageError, "task.missing-classes", "remove --target class") as raised:
+        prepared(source, tmp_path / "out", tokenizer="sample:", task="translate_en_ro", target="class")
+    assert "--tokenizer" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ({"task": "translate_en_ro"}, ("task.missing-classes",)),
+        ({"task": "translate_en_ro"}, ("task.missing-classes", "--tokenizer google-t5/t5-base")),
         ({"layout": "packed"}, ("option.inapplicable",)),
         ({"keep_newlines": True}, ("option.inapplicable",)),
     ],

@@ -14,7 +14,7 @@ from servers.internet import Internet
 import t5prep
 from t5prep import sources
 from t5prep.errors import SourceError, T5prepError, UsageError
-from t5prep.reading import columns, source_files
+from t5prep.reading import columns, formats, source_files
 
 COMMON_OPTIONS: dict[str, Any] = {
     "tokenizer": "sample:",
@@ -279,6 +279,24 @@ def test_what_a_card_says_of_reading_is_obeyed(
 
     read = datasets.load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
     assert [(row["text"], row["label"]) for row in read] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("a.txt", {"sep": ";"}),
+        ("a.jsonl", {"escapechar": "\\"}),
+        ("a.jsonl", {"names": ["a", "b"]}),
+        ("a.csv", {"field": "rows"}),
+    ],
+)
+def test_an_option_of_a_card_that_concerns_no_file(name: str, parameters: dict[str, Any], tmp_path: Path) -> None:
+    """The user typed no option, so the error names the card's."""
+    card = {"configs": [{"config_name": "default", "data_files": name, **parameters}]}
+    folder = folder_of(tmp_path, {name: "text\na\n", "README.md": f"---\n{json.dumps(card)}\n---\n"})
+    with raises(SourceError, "source.invalid-card", *parameters, formats.detect(name).kind) as raised:
+        prepared(folder, tmp_path)
+    assert "--delimiter" not in str(raised.value)
 
 
 def test_an_option_counts_more_than_a_card(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from raised import raises
 
 import t5prep
 from t5prep.errors import UsageError
-from t5prep.tasks.targets import ClassTarget, TextTarget
+from t5prep.tasks.targets import ClassTarget, NumberTarget, TextTarget
 from t5prep.training.evaluate.evaluator import logits_order
 from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.weight_layout import MATRICES
@@ -168,8 +168,10 @@ def test_classes_of_the_same_names_are_compared_by_name():
     assert logits_order(EncoderConfig(), ClassTarget(("negative", "positive")), data="data") == [0, 1]
     with raises(UsageError, "dataset.class-mismatch", "has 3 classes"):
         logits_order(config, ClassTarget(("a", "b", "c")), data="data")
-    with raises(UsageError, "dataset.class-mismatch"):
+    with raises(UsageError, "dataset.target-mismatch", "text", "class"):
         logits_order(config, TextTarget(), data="data")
+    with raises(UsageError, "dataset.target-mismatch", "number", "class"):
+        logits_order(config, NumberTarget(), data="data")
     # Names that differ only by case are those of two classes.
     both = EncoderConfig(classes=("a", "A"))
     assert logits_order(both, ClassTarget(("A", "a")), data="data") == [1, 0]

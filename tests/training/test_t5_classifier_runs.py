@@ -129,5 +129,5 @@ def test_what_does_not_go_together_is_a_sentence(run: Path, tmp_path: Path) -> N
     bert = encoders.bert(tmp_path / "bert")
     prepared(run / "rows.tsv", tmp_path / "of_bert", tokenizer=bert, task="sst2", input_length=24)
     random = {**SETTINGS, "weights": "random"}
-    with raises(TokenizerError, "dataset.tokenizer-mismatch"):
+    with raises(TokenizerError, "dataset.tokenizer-mismatch", "t5prep prepare sst2 --target class --tokenizer"):
         t5prep.train(data=str(tmp_path / "of_bert"), model=model, out=out, settings=random)

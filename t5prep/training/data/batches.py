@@ -272,10 +272,17 @@ class Reading:
             UsageError: The rows cannot be dealt to the hosts, or the datasets do not fit these rates or buckets.
             DatasetError: An index or a file of lengths is missing or damaged.
         """
-        if global_batch < 1 or host.hosts < 1 or global_batch % host.hosts or not 0 <= host.number < host.hosts:
+        if global_batch < 1:
+            raise UsageError(f"global_batch {global_batch} is too small. Use at least 1.", code="option.out-of-range")
+        if not 0 <= host.number < host.hosts:
             raise UsageError(
-                f"A global batch of {global_batch} rows cannot be divided among {host.hosts} hosts (this is "
-                f"host {host.number}, counted from 0). Choose a multiple of the number of hosts.",
+                f"host {host.number} of {host.hosts} hosts does not exist. Hosts are numbered from 0 to hosts - 1.",
+                code="option.out-of-range",
+            )
+        if global_batch % host.hosts:
+            raise UsageError(
+                f"A global batch of {global_batch} rows cannot be divided among {host.hosts} hosts. Choose a multiple of "
+                f"{host.hosts}.",
                 code="device.indivisible-batch",
             )
         self.rows = global_batch // host.hosts

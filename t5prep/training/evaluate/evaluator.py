@@ -332,18 +332,17 @@ def logits_order(config: Config, target: Target, *, data: str) -> list[int]:
             "with --target text.",
             code="dataset.target-mismatch",
         )
-    if len(classes) != len(learned.classes):
-        has = f"has {len(classes)} classes ({', '.join(classes[:8])})" if classes else "has texts as targets"
-        raise UsageError(
-            f"{data} {has}, but the model has {len(learned.classes)} classes "
-            f"({', '.join(learned.classes[:8])}). Prepare the dataset that the model was trained for.",
-            code="dataset.class-mismatch",
-        )
     if target.name != learned.name:
         raise UsageError(
             f"{data} has targets of the kind {target.name}, but the model predicts {learned.name}. "
             "Prepare the dataset that the model was trained for.",
             code="dataset.target-mismatch",
+        )
+    if len(classes) != len(learned.classes):
+        raise UsageError(
+            f"{data} has {len(classes)} classes ({', '.join(classes[:8])}), but the model has {len(learned.classes)} "
+            f"({', '.join(learned.classes[:8])}). Prepare the dataset that the model was trained for.",
+            code="dataset.class-mismatch",
         )
     order = class_order(learned.classes, classes)
     return list(range(len(classes))) if order is None else order

@@ -98,12 +98,15 @@ REFUSED = [
     (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, ("dataset.altered", "4 bytes")),
     (lambda out: None, {"split": "trian"}, ("split.unknown",)),
     (lambda out: None, {"split": "empty"}, ("dataset.empty-split",)),
-    (lambda out: None, {"hosts": 3}, ("device.indivisible-batch",)),
+    (lambda out: None, {"hosts": 3}, ("device.indivisible-batch", "8", "3")),
+    (lambda out: None, {"hosts": 2, "host": 2}, ("option.out-of-range", "host 2")),
+    (lambda out: None, {"hosts": 0}, ("option.out-of-range", "of 0")),
+    (lambda out: None, {"global_batch": 0}, ("option.out-of-range", "global_batch 0")),
     (lambda out: None, {"rates": [0]}, ("setting.invalid-rates",)),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "options", "message"), REFUSED, ids=[row[2] for row in REFUSED])
+@pytest.mark.parametrize(("spoil", "options", "message"), REFUSED, ids=[row[2][-1] for row in REFUSED])
 def test_what_cannot_be_trained_on_is_refused_before_a_step(tmp_path, spoil, options, message):
     write(tmp_path, {"train": [4, 4], "empty": [0]})
     opening.open_split(Dataset(str(tmp_path)), "train", tokenizer=SHA)

@@ -120,7 +120,7 @@ def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
     answers = predict_all("so_quality", document, records="data[].items[]")
     assert [(answer.id, answer.input) for answer in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
-    with raises(SourceError, "option.inapplicable", "csv", "rows.csv"):
+    with raises(UsageError, "option.inapplicable", "csv", "rows.csv"):
         predict_all("so_quality", table, records="data[]")
 
 

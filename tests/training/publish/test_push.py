@@ -39,7 +39,14 @@ def test_every_file_arrives_in_one_commit(
 
 @pytest.mark.parametrize(
     ("status", "error", "said"),
-    [(401, UsageError, ("hub.missing-login",)), (403, OutputError, ("hub.missing-permission", "403"))],
+    [
+        (401, UsageError, ("hub.missing-login",)),
+        (403, OutputError, ("hub.missing-permission", "403")),
+        (404, OutputError, ("hub.missing-permission", "404")),
+        (409, OutputError, ("hub.upload-failure", "409")),
+        (413, OutputError, ("hub.upload-failure", "413")),
+        (501, OutputError, ("hub.unavailable", "501")),
+    ],
 )
 def test_who_may_not_write(
     hub_that_takes: type[HubThatTakes],  # noqa: F811
