@@ -64,7 +64,7 @@ def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
     commands = {name: command for name, command in by_name.items() if command}
     first = next(iter(commands.values()))
     shared = [
-        parameter
+        min((_find_parameter(task_command, parameter.name) for task_command in commands.values()), key=_is_hidden)
         for parameter in first.params
         if all(parameter.name in _names(task_command) for task_command in commands.values())
     ]
@@ -73,7 +73,7 @@ def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
         for parameter in shared
         if len({repr(_find_parameter(task_command, parameter.name).default) for task_command in commands.values()}) > 1
     }
-    yield "Of every task:\n"
+    yield "Of every task, unless its own section excludes them:\n"
     yield _table(shared, first, without_default=varying)
     for name, command in commands.items():
         yield f"### t5prep prepare {name}\n"
@@ -82,13 +82,20 @@ def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
             parameter
             for parameter in command.params
             if parameter.name in varying and _default(parameter) not in ("", "required")
+            if not _is_hidden(parameter)
         ]
         yield f"Defaults: {', '.join(f'`{parameter.opts[0]} {parameter.default}`' for parameter in varying_parameters)}.\n"
+        if hidden_names := [f"`{parameter.opts[0]}`" for parameter in command.params if _is_hidden(parameter)]:
+            yield f"Options that do not apply: {', '.join(hidden_names)}.\n"
         only_here = [
             parameter for parameter in command.params if parameter.name not in {parameter.name for parameter in shared}
         ]
         if only_here:
             yield _table(only_here, command)
+
+
+def _is_hidden(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and parameter.hidden
 
 
 def _names(command: click.Command) -> set[str | None]:
@@ -113,7 +120,7 @@ def _table(
 ) -> str:
     rows = ["| option | what it does | default |", "|---|---|---|"]
     for parameter in parameters:
-        if not isinstance(parameter, click.Option) or parameter.hidden:
+        if not isinstance(parameter, click.Option) or _is_hidden(parameter):
             continue
         name = ", ".join(parameter.opts)
         kind = _kind(parameter)

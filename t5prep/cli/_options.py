@@ -52,9 +52,12 @@ class SectionCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def from_field(field: "dataclasses.Field[object]", *, default: object, section: str = "") -> SectionOption:
+def from_field(
+    field: "dataclasses.Field[object]", *, default: object, section: str = "", hidden: bool = False
+) -> SectionOption:
     """Return the option that a field declares, with this `default`, in `section` or else in the field's section."""
-    return SectionOption([flag(field.name)], section=section or field.metadata["section"], **_declared(field, default))
+    declared = _declared(field, default)
+    return SectionOption([flag(field.name)], section=section or field.metadata["section"], hidden=hidden, **declared)
 
 
 def option(name: str, help: str, *, section: str, **attributes: Any) -> SectionOption:

@@ -285,8 +285,12 @@ SECTIONS = ("Required", COLUMNS, "Source", "Length", "Splits and duplicates", "O
 
 
 def of_task(task: Task) -> list[click.Parameter]:
-    """Return the options and arguments of `prepare` for `task`, in the order of SECTIONS, with the task's defaults."""
+    """Return the options and arguments of `prepare` for `task`, in the order of SECTIONS, with the task's defaults.
+
+    Those that cannot change a dataset of the task are hidden in `--help`, and the checks of the settings refuse them.
+    """
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
+    unused = task.unused_settings()
     common = [
         field
         for field in (*dataclasses.fields(Settings), *dataclasses.fields(RunOptions))
@@ -309,7 +313,10 @@ def of_task(task: Task) -> list[click.Parameter]:
             _options.from_field(field, default=field.default, section=COLUMNS)
             for field in dataclasses.fields(task.options)
         ),
-        *(_options.from_field(field, default=defaults.get(field.name, field.default)) for field in common),
+        *(
+            _options.from_field(field, default=defaults.get(field.name, field.default), hidden=field.name in unused)
+            for field in common
+        ),
         _options.option(
             "dry_run",
             "Estimate input, output, resources and cost from a sample; write nothing.",

@@ -203,7 +203,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
             span_corruption.lengths(settings.input_length, **span_options)[0], **span_options
         )[1]
     for needed, purpose, instead in (
-        (2 * settings.marked, "marks a cut with <extra_id_1>", "--marker none"),
+        (2 * (settings.marked and not task.spans), "marks a cut with <extra_id_1>", "--marker none"),
         (
             (newlines.NUMBER + 1) * settings.keep_newlines,
             f"keeps newlines as {newlines.SENTINEL}",
@@ -225,24 +225,22 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
 
 def _check_spans(settings: Settings, task: ChosenTask) -> None:
     """Raise UsageError for settings that do not fit concatenated texts with hidden spans."""
-    if settings.keep_newlines:
+    # A target and its length are checked by value: below, and with the tokenizer.
+    unused = set(task.task.unused_settings()) - {"target", "target_length"}
+    if settings.is_packed:
+        unused.add("layout")
+    if useless := task_options.changed(settings, *unused):
         raise UsageError(
-            f"--keep-newlines is not possible with {settings.task}, because {newlines.SENTINEL} marks a "
-            "hidden span and cannot stand for a newline. Remove --keep-newlines.",
-            code="option.inapplicable",
-        )
-    if settings.is_packed or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
-        raise UsageError(
-            f"--layout {settings.layout} is not possible with {settings.task}, because its rows are "
-            "already full. Use --layout padded.",
+            f"{' and '.join(useless)} cannot apply to {settings.task}, which cuts concatenated texts into full rows. Remove "
+            f"{' and '.join(useless)}.",
             code="option.inapplicable",
         )
     targets = _target_length(task, settings.input_length)
-    if isinstance(task.spans, Masks) and settings.input_length < 4:
+    if isinstance(task.spans, Masks) and targets != settings.target_length:
         raise UsageError(
-            f"--input-length {settings.input_length} is too small, because two of the tokens are special "
-            "tokens. Use at least 4.",
-            code="option.out-of-range",
+            f"--target-length {settings.target_length} cannot apply to {settings.task}, because each of the "
+            f"{settings.input_length} tokens of an input has a label. Remove --target-length.",
+            code="option.inapplicable",
         )
     if targets > settings.target_length:
         raise UsageError(

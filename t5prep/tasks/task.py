@@ -289,6 +289,19 @@ class Task:
             **fields,
         )
 
+    def unused_settings(self) -> list[str]:
+        """Return the fields of Settings that no dataset of this task depends on. `--help` leaves them out.
+
+        Texts that are concatenated are never cut, their rows are full, and the hidden tokens are the targets.
+        """
+        unused = [] if self.classes or callable(self.target) else ["target"]
+        if self.spans:
+            unused += ["truncation", "long", "marker", "keep_newlines"]
+            spans = self.spans(self.options())
+            unused += [] if isinstance(spans, Mixture) else ["layout"]
+            unused += ["target_length"] if isinstance(spans, Masks) else []
+        return unused
+
     def __post_init__(self) -> None:
         """Raise TypeError if a field has a wrong type. A user wrote the file of a task, so every field is checked."""
         for name, (is_right, advice) in _FIELDS.items():

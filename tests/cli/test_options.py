@@ -1,5 +1,6 @@
 """An option is one field: its command, its Python function, the documentation and the checks come from it."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,16 @@ from click.testing import CliRunner
 
 import t5prep
 from t5prep.cli import main
+from t5prep.cli.prepare import of_task
+from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.options.fields import build, flag, leaves, sentence
 from t5prep.options.models import EmbedOptions, EvaluateOptions, ExportOptions, PlanOptions, PredictOptions
+from t5prep.preparation import task_settings
+from t5prep.tasks import registry
+from t5prep.tasks.targets import TARGETS
+from t5prep.tasks.task import ChosenTask, Masks
+from t5prep.tokens import loading
 
 OPTIONS = {
     "eval": EvaluateOptions,
@@ -93,3 +101,29 @@ def test_an_option_that_a_plan_has_no_use_for_is_refused(line: str, option: str)
     assert (result.exit_code, f"{option}: {line.split()[1]} does not use it." in result.stderr) == (1, True), (
         result.stderr
     )
+
+
+def _refused(chosen: ChosenTask, choices: dict[str, object]) -> bool:
+    try:
+        settings = task_settings.requested(chosen, choices)
+        task_settings.check(settings, chosen)
+        if not isinstance(chosen.spans, Masks):  # which need an encoder's tokenizer
+            task_settings.with_tokenizer(settings, chosen, loading.load("sample:"))
+    except UsageError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", registry.installed()[0])
+def test_help_leaves_out_the_options_whose_other_values_the_task_refuses(name: str) -> None:
+    definition = registry.get(name)
+    needed = {"inputs_column": "a", "targets_column": "b"} if name == "text2text" else {}
+    chosen = definition.choose(needed)
+    hidden = {option.name for option in of_task(definition.task) if isinstance(option, click.Option) and option.hidden}
+    for field in dataclasses.fields(Settings):
+        values = [True] if field.default is False else [each for each in field.metadata.get("choices", ()) if each]
+        refused = all(_refused(chosen, {field.name: each}) for each in values if each != field.default)
+        if values and field.name not in ("dedup", "target", "masks"):
+            assert (field.name in hidden) == refused, field.name
+    if "target" in hidden and not isinstance(chosen.spans, Masks):
+        assert all(_refused(chosen, {"target": each}) for each in TARGETS if each not in ("text", "tokens"))

@@ -349,7 +349,11 @@ def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
     ("choices", "says"),
     [
         ({"input_length": 1024}, ("option.out-of-range", "229")),
-        ({"layout": "packed"}, ("option.inapplicable",)),
+        ({"layout": "packed"}, ("option.inapplicable", "--layout packed")),
+        ({"layout": "ragged"}, ("option.inapplicable", "--layout ragged")),
+        ({"truncation": "head"}, ("option.inapplicable", "--truncation head")),
+        ({"long": "reject"}, ("option.inapplicable", "--long reject")),
+        ({"marker": "none"}, ("option.inapplicable", "--marker none")),
         ({"input_length": 4096}, ("option.excess-spans", "100")),
         ({"options": {"density": 2.0}}, ("option.out-of-range",)),
     ],
@@ -358,6 +362,14 @@ def test_documents_that_cannot_be_arranged(choices, says):
     wrong = settings("span_corruption", **choices)
     with raises(UsageError, *says):
         task_settings.check(wrong, registry.get("span_corruption").choose(wrong.options))
+
+
+def test_labels_of_masked_tokens_are_as_many_as_inputs():
+    """--target-length 40 wrote 40 labels for inputs of 16 tokens, which no encoder can learn."""
+    chosen = registry.get("masked_language").choose({})
+    task_settings.check(settings("masked_language", input_length=16, target_length=16), chosen)
+    with raises(UsageError, "option.inapplicable", "--target-length 40", "16"):
+        task_settings.check(settings("masked_language", input_length=16, target_length=40), chosen)
 
 
 @pytest.mark.parametrize(("input_length", "target_length"), [(64, 14), (512, 114), (1024, 229)])

@@ -180,7 +180,7 @@ def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None
 
 
 def test_tasks_of_documents_refuse_the_flag() -> None:
-    with raises(UsageError, "option.inapplicable", "<extra_id_2>", "span_corruption"):
+    with raises(UsageError, "option.inapplicable", "--keep-newlines", "span_corruption"):
         task_settings.check(
             Settings("span_corruption", {}, 512, 114, keep_newlines=True), registry.get("span_corruption").choose({})
         )
