@@ -101,7 +101,7 @@ class Forecast:
         """
         sample, size = self.sample, byte_sizes.text
         rejections = "".join(f", {reason} {number:,}" for reason, number in sample.reasons.most_common())
-        became = f"{sum(sample.records.values()):,} examples{rejections}" + (
+        became = f"{progress.number_of(sum(sample.records.values()), 'example')}{rejections}" + (
             f", blank {sample.blank:,}" if sample.blank else ""
         )
         specs = collections.Counter(
@@ -115,8 +115,8 @@ class Forecast:
             for name in sorted(specs)
         )
         lines = {
-            "reads": f"{progress.number_of(self.files, 'file')} of {size(self.bytes)}, about {self.rows:,} rows",
-            "a sample": f"{sample.read:,} rows became {became}",
+            "reads": f"{progress.number_of(self.files, 'file')} of {size(self.bytes)}, about {progress.number_of(self.rows, 'row')}",
+            "a sample": f"{progress.number_of(sample.read, 'row')} became {became}",
             "writes": f"about {size(sum(self.record_bytes.values()))} into {out}: {splits or 'no example'}",
         }
         if runner == "local":

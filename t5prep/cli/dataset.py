@@ -14,7 +14,7 @@ import click
 from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io import byte_sizes
-from t5prep.io.progress import Progress
+from t5prep.io.progress import Progress, number_of
 from t5prep.options.models import RowOptions
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def verify_command(data: str, as_json: bool) -> None:
         manifest = verify(data, started=line.expect, progress=line.read)
     shards, records = len(manifest.shards), manifest.records
     value = {"ok": True, "digest": manifest.digest, "shards": shards, "records": records}
-    text = f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {manifest.digest[:12]}…)"
+    counts = f"{number_of(shards, 'shard')}, {number_of(records, 'record')}"
+    text = f"{data}: {counts}, all as the manifest says (digest {manifest.digest[:12]}…)"
     _output.show(value, text, as_json=as_json)
 
 
@@ -151,7 +152,7 @@ def table_command(
         trust_code=trust_code,
     )
     rows = table.write(texts, out)
-    _output.show({"out": out, "rows": rows}, f"{out}: {rows:,} rows", as_json=as_json)
+    _output.show({"out": out, "rows": rows}, f"{out}: {number_of(rows, 'row')}", as_json=as_json)
 
 
 @click.command("report")
@@ -351,14 +352,14 @@ def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwri
         _output.print_json(dataclasses.asdict(summary))
         return
     click.echo(
-        f"{summary.uri}: {len(summary.sent)} objects sent ({byte_sizes.text(summary.bytes)}), {len(summary.skipped)} there already, "
-        f"digest {summary.digest[:12]}…"
+        f"{summary.uri}: {number_of(len(summary.sent), 'object')} sent ({byte_sizes.text(summary.bytes)}), "
+        f"{len(summary.skipped)} there already, digest {summary.digest[:12]}…"
     )
     if summary.deleted:
-        click.echo(f"  removed       {len(summary.deleted)} shards that the manifest does not name")
+        click.echo(f"  removed       {number_of(len(summary.deleted), 'shard')} not in the manifest")
     if summary.stale:
         _output.say(
-            f"  warning       {len(summary.stale)} shards there belong to another dataset ({summary.stale[0]}). "
-            "Remove them: --delete-stale"
+            f"  warning       {summary.uri} also has {number_of(len(summary.stale), 'shard')} of another dataset "
+            f"({summary.stale[0]}). To remove them: --delete-stale"
         )
     _output.print_next(f"verify {shlex.quote(summary.uri)}")

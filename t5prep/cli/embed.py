@@ -51,7 +51,7 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
         return
     if summary.missing:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in summary.missing.items())
-        _output.say(f"{sum(summary.missing.values()):,} of {summary.rows:,} rows have no text: {reasons}.")
+        _output.say(f"No text in {sum(summary.missing.values()):,} of {number_of(summary.rows, 'row')}: {reasons}.")
     if summary.cut:
         _output.say(f"{number_of(summary.cut, 'text')} cut, longer than the maximum length. Raise it with --length.")
     cached_note = f" ({summary.kept:,} reused from an earlier run)" if summary.kept else ""

@@ -15,7 +15,8 @@ from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.cli._failing import CodedUsageError
 from t5prep.dataset.settings import Settings
-from t5prep.io import byte_sizes, progress
+from t5prep.io import byte_sizes
+from t5prep.io.progress import number_of
 from t5prep.preparation import memory_budget
 from t5prep.tasks.task import Task
 
@@ -173,37 +174,37 @@ def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
     ledger = manifest.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
     size = sum(shard.bytes for shard in manifest.shards)
-    click.echo(f"{out}: {manifest.records:,} records, {byte_sizes.text(size)}, in {seconds:.1f} s")
+    click.echo(f"{out}: {number_of(manifest.records, 'record')}, {byte_sizes.text(size)}, in {seconds:.1f} s")
     for name, split in manifest.splits.items():
         label_counts = split.labels if len(split.labels) < 8 else {}
         labels = "".join(f"  {label} {number:,}" for label, number in label_counts.items())
-        shards = progress.number_of(len(split.shards), "shard").rjust(11)
-        click.echo(f"  {name:<12} {split.records:>9,} records  {shards}{labels}")
+        records = number_of(split.records, "record").rjust(17)
+        shards = number_of(len(split.shards), "shard").rjust(11)
+        click.echo(f"  {name:<12} {records}  {shards}{labels}")
     limit = manifest.settings.input_length
     tokens = cut["tokens_before"]
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
-        of = progress.number_of(cut["rows_cut"], "input")
-        cut_summary = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens"
+        of = number_of(cut["rows_cut"], "input")
+        cut_summary = f"{of} longer than {limit} tokens lost {number_of(cut['tokens_lost'], 'token')}"
     else:
         cut_summary = f"no input, all fit in {limit} tokens"
     click.echo(f"  cut           {cut_summary}; {half}")
     if targets["rows_cut"]:
-        click.echo(
-            f"  cut           {progress.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
-        )
+        lost = number_of(targets["tokens_lost"], "token")
+        click.echo(f"  cut           {number_of(targets['rows_cut'], 'target')} lost {lost}")
     click.echo(f"  rows          {_balance(manifest)}")
     if manifest.rejected:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in manifest.rejected.items())
         if manifest.rejected_tokens:
-            reasons += f" ({sum(manifest.rejected_tokens.values()):,} tokens)"
+            reasons += f" ({number_of(sum(manifest.rejected_tokens.values()), 'token')})"
         path = os.path.join(out, manifest.rejected_file.name if manifest.rejected_file else "rejected.jsonl")
-        click.echo(f"  rejected      {sum(manifest.rejected.values()):,} rows: {reasons}  → {path}")
+        click.echo(f"  rejected      {number_of(sum(manifest.rejected.values()), 'row')}: {reasons}  → {path}")
     if manifest.changed:
         changed = ", ".join(f"{name} {number:,}" for name, number in manifest.changed.items())
         click.echo(f"  changed       rows by filters: {changed}")
     if near := manifest.near_duplicates:
-        clusters = progress.number_of(near.clusters, "cluster")
+        clusters = number_of(near.clusters, "cluster")
         click.echo(f"  alike         {clusters}; {near.across_splits:,} of their rows would be in another split")
     for line in _of_texts(manifest):
         click.echo(line)
@@ -228,15 +229,16 @@ def _of_texts(manifest: "Manifest") -> Iterator[str]:
         tokens = sum(split.tokens["inputs"] for split in manifest.splits.values())
         unknown = sum(split.unk_rate * split.tokens["inputs"] for split in manifest.splits.values())
         side_counts = ((texts.inputs_unknown, "input"), (texts.targets_unknown, "target"))
-        rows = " and ".join(progress.number_of(count, side) for count, side in side_counts if count)
+        rows = " and ".join(number_of(count, side) for count, side in side_counts if count)
         list_of_characters = f": {unknown_characters}" if unknown_characters else ""
         yield f"  unknown       {unknown / max(1, tokens):.2%} of input tokens, in {rows}{list_of_characters}"
     if (repeats := texts.repeats) and repeats.rows:
         about = "" if repeats.exact else "about "
-        across = f", {repeats.across_splits:,} of them a row of another split" if repeats.across_splits else ""
-        yield f"  repeated      {about}{repeats.rows:,} rows repeat another row{across}. To remove them: --dedup exact"
+        across = f", which is in another split for {repeats.across_splits:,}" if repeats.across_splits else ""
+        rows = number_of(repeats.rows, "row")
+        yield f"  repeated      {about}{rows} with the input of another row{across}. To keep one of each: --dedup exact"
     if texts.with_markup:
-        yield f"  HTML          {texts.with_markup:,} of {texts.rows:,} inputs contain tags"
+        yield f"  HTML          tags in {texts.with_markup:,} of {number_of(texts.rows, 'input')}"
 
 
 def _printable(character: str) -> str:
@@ -248,13 +250,18 @@ def _printable(character: str) -> str:
     return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
-_BECAME = ("read", "examples", "rejected", "duplicates", "blank")
+# Field of the counts of rows → its word after a number; `number_of` adds an s to the nouns.
+_BECAME = {"examples": "example", "rejected": "", "duplicates": "duplicate", "blank": ""}
 
 
 def _balance(manifest: "Manifest") -> str:
     """Return the balance of rows: `100 read = 90 examples + 10 rejected`."""
-    totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in _BECAME}
-    became = " + ".join(f"{number:,} {field}" for field, number in totals.items() if number and field != "read")
+    totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in ("read", *_BECAME)}
+    became = " + ".join(
+        number_of(totals[field], noun) if noun else f"{totals[field]:,} {field}"
+        for field, noun in _BECAME.items()
+        if totals[field]
+    )
     split = manifest.ledger["split"]
     split_note = (
         f" + {split['examples'] - split['rows']:,} more of {split['rows']:,} that were split" if split["rows"] else ""

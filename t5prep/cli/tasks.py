@@ -7,6 +7,7 @@ import click
 
 from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
+from t5prep.io.progress import number_of
 from t5prep.options.files import FileOptions
 
 if TYPE_CHECKING:
@@ -127,15 +128,20 @@ def _list(names: list[str], *, as_json: bool) -> None:
 def _tell(trial: "Trial") -> None:
     """Print the result of each filter: rejected and changed rows, the reasons, and some of the texts."""
     for outcome in trial.outcomes:
-        share = f"{outcome.rejected / max(1, outcome.texts):.1%}"
+        if not outcome.texts:
+            click.echo(f"{outcome.filter}: no row is left to try")
+            continue
+        share = f"{outcome.rejected / outcome.texts:.1%}"
         changed = f", {outcome.changed:,} changed" if outcome.changed else ""
         click.echo(
-            f"{outcome.filter}: {outcome.rejected:,} of {outcome.texts:,} rows rejected ({share}), "
-            f"with {outcome.words:,} words{changed}"
+            f"{outcome.filter}: {outcome.rejected:,} of {number_of(outcome.texts, 'row')} rejected ({share}), "
+            f"with {number_of(outcome.words, 'word')}{changed}"
         )
         for reason, number in sorted(outcome.reasons.items(), key=lambda item: (-item[1], item[0])):
             click.echo(f"  {number:>8,}  {reason}")
         for reason, text in outcome.examples:
             click.echo(f"            {reason}  |  {text}")
-    summary = f"{trial.kept:,} of {trial.texts:,} rows, {trial.kept_words:,} of {trial.words:,} words"
+    summary = (
+        f"{trial.kept:,} of {number_of(trial.texts, 'row')}, {trial.kept_words:,} of {number_of(trial.words, 'word')}"
+    )
     click.echo(f"kept: {summary}")

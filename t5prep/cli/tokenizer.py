@@ -11,6 +11,7 @@ import click
 from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.cli._failing import CodedUsageError
+from t5prep.io.progress import number_of
 from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
 
@@ -189,10 +190,10 @@ def _tell_trained(trained: "Trained", out: str, *, source: str, columns: tuple[s
     tokenizer = trained.tokenizer
     click.echo(
         f"{out}: {tokenizer.vocab_size:,} pieces and 100 sentinels (an embedding of {tokenizer.padded_size:,}), "
-        f"from {len(trained.drawn.lines):,} of {trained.drawn.seen:,} lines"
+        f"from {len(trained.drawn.lines):,} of {number_of(trained.drawn.seen, 'line')}"
     )
     if trained.drawn.broken:
-        click.echo(f"  skipped       {trained.drawn.broken:,} of {trained.drawn.rows:,} rows that cannot be read")
+        click.echo(f"  skipped       {trained.drawn.broken:,} of {number_of(trained.drawn.rows, 'row')}, unreadable")
     given_columns = "".join(f" --column {shlex.quote(column)}" for column in columns)
     _output.print_next(f"tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 
@@ -241,9 +242,13 @@ def _tell(report: "Report") -> None:
     from t5prep.tokens import audit
 
     rows = [
-        ("texts", f"{report.texts:,}", f"{report.characters:,} characters, {report.words:,} words"),
+        (
+            "texts",
+            f"{report.texts:,}",
+            f"{number_of(report.characters, 'character')}, {number_of(report.words, 'word')}",
+        ),
         ("tokens", f"{report.tokens:,}", f"{report.tokens_per_word:.2f} per word"),
-        ("unknown", f"{report.unk_rate:.2%}", f"{report.unknown:,} tokens are <unk>"),
+        ("unknown", f"{report.unk_rate:.2%}", f"of all tokens are <unk>: {report.unknown:,}"),
         ("lost", f"{report.lost_share:.2%}", "of all characters do not come back"),
         ("come back", f"{report.returned:,}", "texts decode to exactly themselves"),
         ("changed", f"{report.changed:,}", "texts differ in more than white space"),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.io.progress import number_of
 from t5prep.options.fields import as_cli_option
 
 NAME = "README.md"
@@ -171,12 +172,12 @@ def _body(manifest: Manifest) -> Iterator[str]:
     yield f"* Tokenizer: {code(Path(manifest.tokenizer.name).name)}, SHA-256 `{literal(manifest.tokenizer.sha256)}`"
     cut = manifest.ledger["inputs"]
     if cut["rows_cut"]:
-        yield f"* Cut: {cut['rows_cut']:,} inputs lost {cut['tokens_lost']:,} tokens"
+        yield f"* Cut: {number_of(cut['rows_cut'], 'input')} lost {number_of(cut['tokens_lost'], 'token')}"
     yield "\n## What became of the rows\n"
     totals = [sum(getattr(rows, name) for rows in manifest.rows.values()) for name in _BECAME]
     yield from _table(_BECAME, [tuple(f"{total:,}" for total in totals)])
     if (split := manifest.ledger.get("split", {})).get("rows"):
-        yield f"\n{split['rows']:,} of these rows were too long, and were split into {split['examples']:,} examples."
+        yield f"\n{number_of(split['rows'], 'row')}, too long for one example, became {number_of(split['examples'], 'example')}."
     if manifest.rejected:
         yield ""
         yield from _table(
@@ -188,7 +189,8 @@ def _body(manifest: Manifest) -> Iterator[str]:
         )
     if manifest.near_duplicates:
         near = manifest.near_duplicates
-        yield f"\n{near.clusters:,} clusters of texts that are nearly the same; {near.across_splits:,} rows stood in another split."
+        clusters, moved = number_of(near.clusters, "cluster"), number_of(near.across_splits, "row")
+        yield f"\n{clusters} of texts that are nearly the same; {moved} stood in another split."
     for warning in manifest.warnings:
         yield f"\n> {literal(warning)}"
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from t5prep.io import byte_sizes
+from t5prep.io.progress import number_of
 from t5prep.json_values import JSON
 from t5prep.planning.chips import GIB
 from t5prep.planning.compiled import room_of, time_of
@@ -85,7 +86,7 @@ def lines(answer: Answer, *, model: str) -> list[str]:
     options += [f"lora {settings.lora}"] if settings.lora else []
     tokens = question.input_length if question.embed else f"{question.input_length} + {question.target_length}"
     text = [
-        f"{model} on {tpu.name}: batch {settings.batch}, {question.rows} row{'s'[: question.rows != 1]} on each of "
+        f"{model} on {tpu.name}: batch {settings.batch}, {number_of(question.rows, 'row')} on each of "
         f"{_devices(question)}; {tokens} tokens; " + ", ".join(options)
     ]
     room = room_of(compiled, chip)
@@ -141,8 +142,8 @@ def lora_line(question: Question) -> str:
 def _devices(question: Question) -> str:
     """Return the number of devices, or of replicas of several devices, as text."""
     if question.shard == 1:
-        return f"{question.tpu.devices} device{'s'[: question.tpu.devices != 1]}"
-    return f"{question.replicas} replica{'s'[: question.replicas != 1]} of {question.shard} devices"
+        return number_of(question.tpu.devices, "device")
+    return f"{number_of(question.replicas, 'replica')} of {question.shard} devices"
 
 
 def advice_line(words: str, answer: Answer) -> str:
@@ -155,8 +156,8 @@ def epoch_line(epoch_cost: Epoch, *, chips: int) -> str:
     """Return a line with the cost of an epoch on `chips` chips."""
     price = "" if epoch_cost.price is None else f", {format_price(epoch_cost.price)} at the price given"
     return (
-        f"  an epoch      {epoch_cost.rows:,} rows, {epoch_cost.steps:,} steps, {hours(epoch_cost.hours)} estimated "
-        f"on {chips} chip{'s'[: chips != 1]}{price}"
+        f"  an epoch      {number_of(epoch_cost.rows, 'row')}, {number_of(epoch_cost.steps, 'step')}, "
+        f"{hours(epoch_cost.hours)} estimated on {number_of(chips, 'chip')}{price}"
     )
 
 

@@ -13,6 +13,7 @@ from t5prep.dataset.manifest import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths, Origins
 from t5prep.errors import BalanceError, TaskError
+from t5prep.io.progress import number_of
 from t5prep.preparation import record_counts
 from t5prep.preparation.evaluation_sets import Leaks
 from t5prep.preparation.near_duplicates.clusters import Repeats
@@ -335,8 +336,8 @@ def _several_answers(texts: TextCounts, column: str) -> list[str]:
     if not column or not texts.several_answers:
         return []
     return [
-        f"{texts.several_answers:,} of {texts.rows:,} rows have several different values in {column}: the first one is the target, "
-        "and an evaluation takes each of them as right"
+        f"several different values in {column}, in {texts.several_answers:,} of {number_of(texts.rows, 'row')}: the first one is "
+        "the target, and an evaluation takes each of them as right"
     ]
 
 
@@ -417,18 +418,18 @@ def of_rejected_rows(
         )
     if rejected.get("duplicate id", 0) > MANY_WITH_ONE_ID * rows and id_column:
         yield (
-            f"{rejected['duplicate id']:,} rows have the id of another row and were rejected. If the ids in {id_column} begin "
+            f"rejected {number_of(rejected['duplicate id'], 'row')} with the id of another row. If the ids in {id_column} begin "
             "anew in each file, leave --id-column out: the place of a row is its id then"
         )
     if escaped := sum(count for text, count in words.items() if text.endswith(text_rows.ESCAPED)):
         yield (
-            f"{escaped:,} rows have a backslash before a quote or a delimiter and were rejected. If it takes the meaning from that: "
+            f"rejected {number_of(escaped, 'row')} with a backslash before a quote or a delimiter. If the backslash escapes it: "
             r"--escape '\'"
         )
     if undecodable_rows := rejected.get("not utf-8"):
         yield (
-            f"{undecodable_rows:,} rows hold bytes that are not UTF-8 and were rejected. If the files are in another encoding, say "
-            "it, as in --encoding cp1252"
+            f"rejected {number_of(undecodable_rows, 'row')} with bytes that are not UTF-8. If the files are in another encoding, "
+            "name it, as in --encoding cp1252"
         )
 
 

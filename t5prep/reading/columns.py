@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.errors import SourceError
+from t5prep.io.progress import number_of
 from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, column_checks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
@@ -263,11 +264,13 @@ def without_texts(
     source: Resolved, count: int, *, columns: Sequence[str] = (), reasons: Mapping[str, int] = MappingProxyType({})
 ) -> SourceError:
     """Return the error for a source without any text. `reasons` has the number of rows for each reason."""
+    if not count:
+        return SourceError(f"{source.uri} has no rows. Name a file with rows.", code="row.missing")
     top_reasons = collections.Counter(reasons).most_common(3)
     reason_note = f": {', '.join(f'{reason} ({number:,})' for reason, number in top_reasons)}" if top_reasons else ""
     column_note = f" in {', '.join(columns)}" if columns else ""
     return SourceError(
-        f"None of the {count:,} rows of {source.uri} has a text{column_note}{reason_note}. Name the "
+        f"No text{column_note} in {number_of(count, 'row')} of {source.uri}{reason_note}. Name the "
         "column with the text: --column NAME",
         code="row.text-missing",
     )

@@ -8,6 +8,7 @@ import jinja2
 import markupsafe
 
 from t5prep.io import byte_sizes
+from t5prep.io.progress import number_of
 
 # The Content-Security-Policy of a page: if escaping missed a text, this text could neither run nor send anything.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -38,6 +39,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         number=lambda value: f"{value:,}",
+        number_of=number_of,
         percent=lambda value: f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}",
         size=byte_sizes.text,
         seen=escape_invisible,

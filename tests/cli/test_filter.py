@@ -3,8 +3,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from raised import raises
 
+from t5prep import sources
 from t5prep.cli import main
+from t5prep.errors import SourceError
+from t5prep.reading import columns
 from t5prep.tasks.filters import chain
 
 
@@ -73,3 +77,14 @@ def test_a_table_is_read_with_the_options_of_prepare(command: str, tmp_path: Pat
     assert json.loads(result.output)["texts"] == 2
     refused = CliRunner().invoke(main, [*words, "--delimiter", "::"])
     assert (refused.exit_code, "--delimiter" in refused.stderr) == (1, True)
+
+
+def test_no_row_to_try(pages: str, tmp_path: Path) -> None:
+    printed = _run("words:least=99", "addresses", "--try", pages, "--column", "body")
+    assert "0 of 0" not in printed
+    assert printed.splitlines()[-2].startswith("addresses: ")
+    (tmp_path / "empty.csv").write_text("body\n")
+    with raises(SourceError, "row.missing", "empty.csv"):
+        list(columns.texts(sources.resolve(str(tmp_path / "empty.csv")), columns=["body"]))
+    (tmp_path / "one.csv").write_text("body\nword\n")
+    assert "of 1 row " in _run("words:least=1", "--try", str(tmp_path / "one.csv"), "--column", "body")

@@ -57,7 +57,7 @@ class Counts:
         lines = []
         if self.missing:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.missing.most_common())
-            lines.append(f"{self.missing.total():,} of {self.rows:,} rows have no answer: {reasons}.")
+            lines.append(f"No answer for {self.missing.total():,} of {number_of(self.rows, 'row')}: {reasons}.")
         if self.cut:
             lines.append(
                 f"{number_of(self.cut, 'input')} longer than {limit} tokens, cut: {self.tokens_lost:,} of {self.tokens:,} "
