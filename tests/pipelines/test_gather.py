@@ -52,6 +52,20 @@ def spread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return results
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus(tmp_path_factory.mktemp("source") / "rows", rows=60)
+
+
+@pytest.fixture(scope="module")
+def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Layout → a dataset of the source that is made of few blocks."""
+    folder = tmp_path_factory.mktemp("expected")
+    for layout in ("padded", "packed"):
+        prepared(source, folder / layout, layout=layout, **CHOICES)
+    return {layout: folder / layout for layout in ("padded", "packed")}
+
+
 def corpus(folder: Path, *, rows: int) -> Path:
     """Some files of questions, of which some are duplicates and some have no label."""
     folder.mkdir()
@@ -68,10 +82,8 @@ def corpus(folder: Path, *, rows: int) -> Path:
 
 @pytest.mark.parametrize("fan_in", [2, 3, 7])
 def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
-    fan_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fan_in: int, source: Path, expected: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = corpus(tmp_path / "rows", rows=90)
-    prepared(source, tmp_path / "expected", **CHOICES)
     monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 400, 2000))
     remaining_spills: list[set[Path]] = []
     write = steps.WriteShard.write
@@ -87,31 +99,39 @@ def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
     prepared(source, tmp_path / "out", **CHOICES)
     assert all(0 < len(spilled) <= fan_in for spilled in remaining_spills)
     assert any(path.name.startswith("merged-") for path in remaining_spills[0])
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
+    assert bytes_of(tmp_path / "out") == bytes_of(expected["padded"])
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_an_engine_that_cuts_and_merges_in_every_way_makes_the_same_bytes(
-    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_blocks: None, spread: list[Any]
+    layout: str,
+    source: Path,
+    expected: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_blocks: None,
+    spread: list[Any],
 ) -> None:
-    source = corpus(tmp_path / "rows", rows=90)
-    prepared(source, tmp_path / "expected", layout=layout, **CHOICES)
     monkeypatch.setattr(spill_pieces, "for_source", lambda _: spill_pieces.MergePlan(groups=4, lanes=3, batches=7))
     for name, value in (("LARGEST_BATCH", 3000), ("SMALLEST_BATCH", 3000), ("PIECE_BYTES", 500)):
         monkeypatch.setattr(spill_pieces, name, value)
     monkeypatch.setattr(sorting, "HELD_BYTES", 1000)
     prepared(source, tmp_path / "out", layout=layout, runner="prism", **CHOICES)
     assert spread
-    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
+    assert bytes_of(tmp_path / "out") == bytes_of(expected[layout])
 
 
 def test_many_rejected_rows_are_many_files_from_every_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_blocks: None, spread: list[Any]
+    source: Path,
+    expected: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_blocks: None,
+    spread: list[Any],
 ) -> None:
-    source = corpus(tmp_path / "rows", rows=150)
-    expected_manifest = prepared(source, tmp_path / "whole", **CHOICES)
-    monkeypatch.setattr(rejected_rows, "LARGEST_BYTES", 500)
-    monkeypatch.setattr(rejected_rows, "PART_BYTES", 500)
+    expected_manifest = manifest.load(expected["padded"])
+    monkeypatch.setattr(rejected_rows, "LARGEST_BYTES", 200)
+    monkeypatch.setattr(rejected_rows, "PART_BYTES", 200)
     monkeypatch.setattr(rejected_rows, "_ROWS_TOGETHER", 4)
     local_manifest = prepared(source, tmp_path / "local", **CHOICES)
     prepared(source, tmp_path / "engine", runner="prism", **CHOICES)
@@ -126,7 +146,7 @@ def test_many_rejected_rows_are_many_files_from_every_engine(
     names = rejected_rows.names_of(local_manifest.rejected_file.name)
     assert len(names) > 4
     lines = [json.loads(line) for name in names for line in (tmp_path / "local" / name).read_text().splitlines()]
-    assert sorted(lines, key=repr) == sorted(rejected(tmp_path / "whole"), key=repr)
+    assert sorted(lines, key=repr) == sorted(rejected(expected["padded"]), key=repr)
     assert verify(tmp_path / "local") == local_manifest
     (tmp_path / "local" / names[1]).write_bytes(b"")
     with raises(DatasetError, "dataset.altered", "rejected.jsonl@8"):

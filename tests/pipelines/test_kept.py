@@ -170,18 +170,13 @@ def test_what_is_gone_is_made_again_and_nothing_else(
     assert set(calls) == {"WriteShard.write" if gone == "shards" else "PrepareBlock.sort"}
 
 
+@pytest.mark.parametrize("failed", ["near"], indirect=True)
 def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    failed: Failed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write_csv(tmp_path / "rows.csv", questions(60)), tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(preparing.Finish, "__call__", fails)
-        with pytest.raises(T5prepError):
-            prepared(source, out, **CHOICES)
-    assert list(out.glob(f"{output_folder.CACHE_PREFIX}*"))
-    prepared(source, out, **CHOICES | {"shards": 2, "seed": 1})
+    failed.restore()
+    prepared(failed.source, failed.out, **failed.choices | {"shards": 2, "seed": 1})
     assert "an earlier run" not in capsys.readouterr().err
-    assert (
-        len([path for path in out.iterdir() if shard_files.is_shard(path.name)]) == 3
-    )  # two of train, one of validation
-    assert not list(out.glob(f"{output_folder.CACHE_PREFIX}*"))
+    shard_count = len([path for path in failed.out.iterdir() if shard_files.is_shard(path.name)])
+    assert shard_count == 3  # two of train, one of validation
+    assert not list(failed.out.glob(f"{output_folder.CACHE_PREFIX}*"))

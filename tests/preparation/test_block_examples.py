@@ -63,7 +63,7 @@ TASKS = {
 
 
 # Rows of a file: each is made in both ways, and so are the blocks that they are cut into.
-SEVERAL = 300 if drawn_seeds.ARE_GIVEN else 120
+SEVERAL = 300 if drawn_seeds.ARE_GIVEN else 60
 
 
 def rows(count: int) -> list[dict[str, str]]:
@@ -83,7 +83,7 @@ def rows(count: int) -> list[dict[str, str]]:
 def written(folder: Path, kind: str, file_rows: list[dict[str, str]]) -> RawFile:
     path = folder / f"rows.{kind}"
     if kind == "parquet":
-        pyarrow.parquet.write_table(pa.Table.from_pylist(file_rows), path, row_group_size=75)
+        pyarrow.parquet.write_table(pa.Table.from_pylist(file_rows), path, row_group_size=len(file_rows) // 3)
     elif kind == "jsonl":
         odd = [
             {**file_rows[0], "Body": None},
@@ -106,7 +106,8 @@ def written(folder: Path, kind: str, file_rows: list[dict[str, str]]) -> RawFile
 
 def table_of(settings: Settings, block: Block, words: Tokenizer = WORDS, *, one_by_one: bool) -> pa.Table:
     """The table of a block; where it is made one by one, Python reads the rows too."""
-    tokenize = BlockTokenizer(settings, registry.get(settings.task).choose(settings.options), words, leaks=LEAKS)
+    task = registry.get(settings.task).choose(settings.options)
+    tokenize = BlockTokenizer(settings, task, words, leaks=LEAKS if settings.decontaminate else None)
     assert tokenize._examples._template is not None
     if not one_by_one:
         return tokenize(block).table
@@ -147,7 +148,7 @@ KINDS, MODELS, LENGTHS = ("csv", "jsonl", "parquet"), ("t5", "bert", "roberta"),
 def test_columns_of_classes_are_what_rows_are(
     tmp_path: Path, encoders_words: dict[str, Tokenizer], task: str, kind: str, model: str, length: int
 ) -> None:
-    file_rows = rows(150)
+    file_rows = rows(SEVERAL)
     if task == "sst2":
         file_rows = [
             {"sentence": f" {row['Body']} "[i % 2 :], "label": str(i % 3 - 1)} for i, row in enumerate(file_rows)
@@ -200,6 +201,8 @@ OPTIONS: dict[str, dict] = {
         "group_column": "Y",
         "keep_newlines": True,
         "truncation": "tail",
+        "decontaminate": ("set",),
+        "decontaminate_words": 3,
     },
 }
 

@@ -246,10 +246,10 @@ def test_a_long_window_of_zstandard_is_read(tmp_path: Path) -> None:
 
 
 def test_a_field_of_very_many_lines_costs_a_few_times_its_bytes() -> None:
-    text = '"' + "a\n" * 200_000 + '","b"x\n'
+    text = '"' + "a\n" * 40_000 + '","b"x\n'
     tracemalloc.start()
     try:
-        assert sum(1 for _ in text_rows.split(text)) == 200_001
+        assert sum(1 for _ in text_rows.split(text)) == 40_001
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
