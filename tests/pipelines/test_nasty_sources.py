@@ -75,7 +75,7 @@ def check(files: list[Nasty], folder: Path, *, workers: int, block_bytes: int) -
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 def test_nasty_files_lose_no_row(tmp_path: Path, encoding: str, workers: int) -> None:
-    files = [generate(seed, encoding=encoding) for seed in range(40 * workers, 40 * workers + 40)]
+    files = [generate(seed, encoding=encoding) for seed in range(16 * workers, 16 * workers + 16)]
     check(files, tmp_path, workers=workers, block_bytes=BLOCK_BYTES[workers])
 
 
