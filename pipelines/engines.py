@@ -17,13 +17,18 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from t5prep import errors
 from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
 from t5prep.io import atomic_files, gcs, store
 from t5prep.io.installation import install_command
 from t5prep.version import __version__
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.job_server import JobServer
+    from apache_beam.runners.runner import PipelineRunner
 
 RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"
@@ -138,8 +143,8 @@ class Engine:
     """A Beam runner with its options. Its workers share neither memory nor disk with this process."""
 
     name: str
-    runner: Any
-    options: Any
+    runner: "PipelineRunner"
+    options: "PipelineOptions"
 
 
 def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = None) -> Engine:
@@ -218,7 +223,7 @@ def _package() -> list[str]:
     return [f"--requirements_file={requirements_path}"]
 
 
-def _options(arguments: Sequence[str]) -> Any:
+def _options(arguments: Sequence[str]) -> "PipelineOptions":
     """Return Beam's PipelineOptions of some command-line arguments."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -226,15 +231,15 @@ def _options(arguments: Sequence[str]) -> Any:
 
 
 @contextlib.contextmanager
-def servers_ended(runner: Any) -> Iterator[None]:
+def servers_ended(runner: "PipelineRunner") -> Iterator[None]:
     """Stop every job server that this Beam runner starts in the body, also after an error.
 
     Beam stops its servers only when this process ends, one after the other. Each is a Java process of hundreds of
     megabytes. If this process gets only some seconds to end, the remaining servers are orphaned.
     """
-    start, previous_handler, servers = runner.default_job_server, signal.getsignal(signal.SIGINT), list[Any]()
+    start, previous_handler, servers = runner.default_job_server, signal.getsignal(signal.SIGINT), list["JobServer"]()
 
-    def remember(options: Any) -> Any:
+    def remember(options: "PipelineOptions") -> "JobServer":
         servers.append(start(options))
         return servers[-1]
 
@@ -285,7 +290,7 @@ def ignore_closed_connections() -> None:
     if getattr(previous_hook, "ignores_closed_connections", False):
         return
 
-    def hook(args: Any) -> None:
+    def hook(args: threading.ExceptHookArgs) -> None:
         import grpc
 
         if not isinstance(args.exc_value, grpc.RpcError):

@@ -9,7 +9,7 @@ import tempfile
 import time
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -288,7 +288,7 @@ def _select_previous_row(block: Block) -> Block:
 
 def _group_files(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
     """Return the files in groups: by split where each file belongs to a split, otherwise SAMPLED_FILES runs of neighbours."""
-    groups: dict[Any, list[LimitedFile]] = {}
+    groups: dict[int | str, list[LimitedFile]] = {}
     for number, file in enumerate(files):
         split = "" if settings.splits else blocks.files(file.element)[0].split
         groups.setdefault(split or number * SAMPLED_FILES // len(files), []).append(file)

@@ -6,7 +6,7 @@ and `pipelines.graph` adds the list to a Beam pipeline. Both know only these kin
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Generic, TypeVar
+from typing import Concatenate, Generic, TypeVar
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -25,8 +25,8 @@ class Stage(Generic[Out_co]):
     """
 
     name: str
-    elements: tuple["Stage[Any]", ...] = ()
-    values: Mapping[str, "Stage[Any]"] = dataclasses.field(default_factory=dict)
+    elements: tuple["Stage[object]", ...] = ()
+    values: Mapping[str, "Stage[object]"] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,7 +36,7 @@ class Create(Stage[Out]):
     step: Callable[..., Iterable[Out]]
 
 
-def remove_nothing(element: Any, results: Sequence[Any]) -> None:
+def remove_nothing(element: object, results: Sequence[object]) -> None:
     """Remove no file: the default of `Map.remove`."""
 
 
@@ -130,11 +130,11 @@ class ToTable(Stage[Mapping[Key, Sequence[Item]]], Generic[Key, Item]):
     key: type[Key]
 
 
-def in_order(last: Stage[Any]) -> list[Stage[Any]]:
+def in_order(last: Stage[object]) -> list[Stage[object]]:
     """Return the stage `last` and all stages that it depends on, each after its own inputs."""
-    ordered: dict[Stage[Any], None] = {}
+    ordered: dict[Stage[object], None] = {}
 
-    def visit(stage: Stage[Any]) -> None:
+    def visit(stage: Stage[object]) -> None:
         if stage not in ordered:
             for source in (*stage.elements, *stage.values.values()):
                 visit(source)

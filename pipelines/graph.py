@@ -6,11 +6,12 @@ Rows are stored in files beside the shards. The runner's shuffle groups only the
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsMultiMap, AsSideInput, AsSingleton
 
 from pipelines import flow, pieces
 from pipelines.kept import FOUND, MADE, JobResults
@@ -24,17 +25,15 @@ class Graph:
     def __init__(self, pipeline: beam.Pipeline, results: JobResults) -> None:
         self._pipeline, self._kept = pipeline, results
 
-    def run(self, stages: Sequence[flow.Stage[Any]]) -> beam.PCollection:
+    def run(self, stages: Sequence[flow.Stage[object]]) -> beam.PCollection:
         """Add all stages in order and return the PCollection of the last one, which has one element.
 
         Each stage must follow the stages that it reads (`flow.in_order`).
         """
-        collections = dict[flow.Stage[Any], Any]()
+        collections = dict[flow.Stage[object], beam.PCollection]()
         for stage in stages:
             sides = {
-                name: collections[value]
-                if isinstance(value, flow.ToTable)
-                else beam.pvalue.AsSingleton(collections[value])
+                name: collections[value] if isinstance(value, flow.ToTable) else AsSingleton(collections[value])
                 for name, value in stage.values.items()
             }
             match [collections[source] for source in stage.elements]:
@@ -48,7 +47,9 @@ class Graph:
             collections[stage] = self._added(stage, elements, sides)
         return collections[stages[-1]]
 
-    def _added(self, stage: flow.Stage[Any], elements: beam.PCollection, sides: dict[str, Any]) -> Any:
+    def _added(
+        self, stage: flow.Stage[object], elements: beam.PCollection, sides: Mapping[str, AsSideInput]
+    ) -> beam.PCollection | AsSideInput:
         """Return the PCollection, or side input, of one stage applied to `elements`. `sides` are the side inputs of its step."""
         name = stage.name
         match stage:
@@ -71,11 +72,7 @@ class Graph:
                 return pairs | name >> beam.GroupByKey() | f"{name}Values" >> beam.FlatMap(group_values)
             case flow.GroupByKey() | flow.ToTable():
                 pairs = elements | f"{name}Key" >> beam.Map(tuple).with_output_types(tuple[stage.key, Any])  # type: ignore[name-defined]
-                return (
-                    beam.pvalue.AsMultiMap(pairs)
-                    if isinstance(stage, flow.ToTable)
-                    else pairs | name >> beam.GroupByKey()
-                )
+                return AsMultiMap(pairs) if isinstance(stage, flow.ToTable) else pairs | name >> beam.GroupByKey()
             case flow.Combine():
                 return elements | name >> beam.CombineGlobally(Sum(stage.zero, stage.add))
             case flow.ToList():
@@ -109,14 +106,15 @@ class Once:
 
     kept: JobResults
     stage: str
-    step: Callable[..., Iterable[Any]]
-    cache_name: Callable[[Any], str] | None
-    cache_file: Callable[[Any], str] | None
+    step: Callable[..., Iterable[object]]
+    cache_name: Callable[[object], str] | None
+    cache_file: Callable[[object], str] | None
     stored: tuple[type, ...]
 
-    def __call__(self, element: Any, **sides: Any) -> list[Any]:
+    def __call__(self, element: object, **sides: object) -> list[object]:
         """Return the results of the step; the bytes of `stored` types are in a file. Raises OutputError."""
         if self.cache_name is None:
+            assert isinstance(element, tuple)
             file = self.kept.rows_of(f"{self.stage}-{element[0]}")  # a group, named by its key
             return pieces.store(self.step(element, **sides), file, types=self.stored)
         if not (name := self.cache_name(element)):
@@ -126,7 +124,7 @@ class Once:
         Metrics.counter("t5prep", MADE if cached_results is None else FOUND).inc()
         if cached_results is not None:
             return cached_results
-        results: Iterable[Any] = self.step(element, **sides)
+        results = self.step(element, **sides)
         results_to_cache = pieces.store(results, file, types=self.stored) if self.stored else list(results)
         with contextlib.suppress(OutputError):  # a full disk prevents only the caching
             self.kept.keep(name, results_to_cache, file=file)
@@ -136,25 +134,25 @@ class Once:
 class Sum(beam.CombineFn):
     """The CombineFn that adds elements with `add`, starting with `zero()`."""
 
-    def __init__(self, zero: Callable[[], Any], add: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, zero: Callable[[], object], add: Callable[[object, object], object]) -> None:
         self._zero, self._add = zero, add
 
-    def create_accumulator(self) -> Any:
+    def create_accumulator(self) -> object:
         """Return the initial sum."""
         return self._zero()
 
-    def add_input(self, total: Any, element: Any) -> Any:
+    def add_input(self, total: object, element: object) -> object:
         """Return `total` plus one element."""
         return self._add(total, element)
 
-    def merge_accumulators(self, parts: Iterable[Any]) -> Any:
+    def merge_accumulators(self, parts: Iterable[object]) -> object:
         """Return the sum of partial sums."""
         total = self._zero()
         for part in parts:
             total = self._add(total, part)
         return total
 
-    def extract_output(self, total: Any) -> Any:
+    def extract_output(self, total: object) -> object:
         """Return the total."""
         return total
 

@@ -13,7 +13,6 @@ import pickle
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from pipelines import pieces, steps
 from pipelines.steps import Job
@@ -35,7 +34,7 @@ class JobResults:
     folder: str = ""
     key: bytes = b""
 
-    def find(self, name: str, *, file: str = "") -> list[Any] | None:
+    def find(self, name: str, *, file: str = "") -> list[object] | None:
         """Return the results cached under `name`, or None if there are none or if their `file` was changed or removed.
 
         The version of a file of rows is not compared. Two workers may write it, with the same bytes, if an engine
@@ -52,7 +51,7 @@ class JobResults:
         """Return the path of the file with the rows of the results cached under `name`."""
         return paths.join(self.folder, f"{name}{_ROWS}")
 
-    def keep(self, name: str, outputs: Iterable[Any], *, file: str = "") -> None:
+    def keep(self, name: str, outputs: Iterable[object], *, file: str = "") -> None:
         """Cache `outputs` under `name`, with the version of the `file` that belongs to them. Raises OutputError."""
         if self.key:
             content = pickle.dumps((file and paths.version(file), outputs), pickle.HIGHEST_PROTOCOL)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pipelines import flow, pool
 from pipelines.pieces import Piece
@@ -24,6 +24,9 @@ from t5prep.preparation.shards import ShardSpec, ShardTotals
 from t5prep.preparation.sort_blocks import BlockTotals
 from t5prep.reading.blocks import Block
 
+In = TypeVar("In")
+Out = TypeVar("Out")
+
 # Bytes of pieces that wait in memory for their groups. Above this limit they are written to disk.
 HELD_BYTES = 16 << 20
 # A cached table takes at most about this many times the bytes of its block's text. The cache is trimmed when the
@@ -33,29 +36,38 @@ _KEPT_OF_TEXT = 2
 
 
 class Local:
-    """The executor of this machine: the pool of worker processes named `pool_name` ("": this process only) and a scratch folder."""
+    """The executor of this machine: the pool of worker processes named `pool_name` ("": this process only) and a scratch folder.
 
-    def __init__(self, pool_name: str, spool: str) -> None:
+    `progress` is called with each element that a worker finished, and its results.
+    """
+
+    def __init__(self, pool_name: str, spool: str, progress: "LocalProgress | None" = None) -> None:
+        self._window: pool.Window[object, list[object]] | pool.InlineWindow[object, list[object]]
         self._window, self._folder = pool.window(pool_name), Path(spool)
+        self._progress = progress
         # Elements at the workers, in order of submission, with their stages.
-        self._under_way = collections.deque[tuple[flow.Map[Any, Any], Any]]()
-        self._readers = collections.defaultdict[flow.Stage[Any], list[flow.Stage[Any]]](list)
-        # For each stage: its partial result, its value, and elements that wait for the values of the stage.
-        self._gathered, self._values = dict[flow.Stage[Any], Any](), dict[flow.Stage[Any], Any]()
-        self._waiting = dict[flow.Stage[Any], _Groups]()
+        self._under_way = collections.deque[tuple[flow.Map[object, object], object]]()
+        self._readers = collections.defaultdict[flow.Stage[object], list[flow.Stage[object]]](list)
+        # For each stage: its value, its partial result (groups, a list or a sum), and elements that wait for the values of
+        # the stage.
+        self._values = dict[flow.Stage[object], object]()
+        self._groups, self._waiting = dict[flow.Stage[object], _Groups](), dict[flow.Stage[object], _Groups]()
+        self._lists, self._sums = dict[flow.Stage[object], list[object]](), dict[flow.Stage[object], object]()
 
-    def run(self, stages: Sequence[flow.Stage[Any]]) -> Any:
+    def run(self, stages: Sequence[flow.Stage[object]]) -> object:
         """Execute the stages and return the value of the last one. Each stage must follow the stages that it reads."""
-        read_in_order = set[flow.Stage[Any]]()
+        read_in_order = set[flow.Stage[object]]()
         for stage in stages:
             for source in stage.elements:
                 self._readers[source].append(stage)
             if isinstance(stage, flow.MapInOrder):
                 read_in_order.update(_sources(stage))
             elif isinstance(stage, flow.GroupByKey | flow.ToTable):
-                self._gathered[stage] = _Groups(self._folder / stage.name)
+                self._groups[stage] = _Groups(self._folder / stage.name)
+            elif isinstance(stage, flow.Combine):
+                self._sums[stage] = stage.zero()
             else:
-                self._gathered[stage] = stage.zero() if isinstance(stage, flow.Combine) else []
+                self._lists[stage] = []
             self._waiting[stage] = _Groups(self._folder / f"for-{stage.name}")
         for stage in stages:
             # A MapInOrder pulls the elements of its sources itself (`_read`).
@@ -63,7 +75,7 @@ class Local:
                 self._finish(stage)
         return self._values[stages[-1]]
 
-    def _put(self, source: flow.Stage[Any], element: Any) -> None:
+    def _put(self, source: flow.Stage[object], element: object) -> None:
         """Pass an element of the stage `source` to each stage that reads it, or let the element wait for missing values."""
         for stage in self._readers[source]:
             if all(value in self._values for value in stage.values.values()):
@@ -71,15 +83,15 @@ class Local:
             else:
                 self._waiting[stage].add(0, element)
 
-    def _take(self, stage: flow.Stage[Any], element: Any) -> None:
+    def _take(self, stage: flow.Stage[object], element: object) -> None:
         """Process an element in a stage."""
         match stage:
             case flow.Map(workers=True):
                 # Before `put`, which may yield the result of this element at once.
                 self._under_way.append((stage, element))
-                self._hand_on(self._window.put(functools.partial(_listed, self._step(stage)), element))
+                self._hand_on(self._window.put(functools.partial(_listed, self._bind(stage.step, stage)), element))
             case flow.Map():
-                for result in self._step(stage)(element):
+                for result in self._bind(stage.step, stage)(element):
                     self._put(stage, result)
             case flow.Filter():
                 if isinstance(element, stage.type):
@@ -87,15 +99,16 @@ class Local:
             case flow.Reshuffle():
                 self._put(stage, element)
             case flow.GroupByKey() | flow.ToTable():
-                self._gathered[stage].add(*element)
+                assert isinstance(element, tuple)
+                self._groups[stage].add(*element)
             case flow.Combine():
-                self._gathered[stage] = stage.add(self._gathered[stage], element)
+                self._sums[stage] = stage.add(self._sums[stage], element)
             case _:
-                self._gathered[stage].append(element)
-                if isinstance(stage, flow.Batch) and len(self._gathered[stage]) == stage.size:
+                self._lists[stage].append(element)
+                if isinstance(stage, flow.Batch) and len(self._lists[stage]) == stage.size:
                     self._put_batch(stage)
 
-    def _finish(self, stage: flow.Stage[Any]) -> None:
+    def _finish(self, stage: flow.Stage[object]) -> None:
         """Finish a stage when its inputs are exhausted: process its waiting elements, then yield or set its results."""
         for _, elements in self._waiting.pop(stage).all():
             for element in elements:
@@ -109,53 +122,57 @@ class Local:
             case flow.Batch():
                 self._put_batch(stage)
             case flow.GroupByKey():
-                for group in self._gathered.pop(stage).all():
+                for group in self._groups.pop(stage).all():
                     self._put(stage, group)
             case flow.ToTable():
-                self._values[stage] = collections.defaultdict(list, self._gathered.pop(stage).all())
-            case flow.Combine() | flow.ToList():
-                self._values[stage] = self._gathered.pop(stage)
+                self._values[stage] = collections.defaultdict(list, self._groups.pop(stage).all())
+            case flow.Combine():
+                self._values[stage] = self._sums.pop(stage)
+            case flow.ToList():
+                self._values[stage] = self._lists.pop(stage)
             case flow.Call():
-                self._values[stage] = self._step(stage)()
+                self._values[stage] = self._bind(stage.step, stage)()
 
-    def _hand_on(self, results: Iterable[list[Any]]) -> None:
+    def _hand_on(self, results: Iterable[list[object]]) -> None:
         """Pass the results of workers to the stages that read them, and let the worker's stage remove files that are used up."""
         for listed in results:
             stage, element = self._under_way.popleft()
+            if self._progress:
+                self._progress(element, listed)
             for result in listed:
                 self._put(stage, result)
             stage.remove(element, listed)
 
-    def _put_batch(self, stage: flow.Batch[Any]) -> None:
+    def _put_batch(self, stage: flow.Batch[object]) -> None:
         """Pass the gathered elements on as one batch, if there are any."""
-        batch, self._gathered[stage] = self._gathered[stage], []
+        batch, self._lists[stage] = self._lists[stage], []
         if batch:
             self._put(stage, batch)
 
-    def _read(self, stage: flow.Stage[Any]) -> Iterator[Any]:
+    def _read(self, stage: flow.Stage[object]) -> Iterator[object]:
         """Yield the elements of a stage one by one, and compute its inputs only as they are needed."""
         match stage:
             case flow.Create():
-                yield from self._step(stage)()
+                yield from self._bind(stage.step, stage)()
             case _:
                 elements = (element for source in stage.elements for element in self._read(source))
                 if isinstance(stage, flow.MapInOrder):
                     yield from stage.step(elements)
                 else:
                     for element in elements:
-                        yield from self._step(stage)(element) if isinstance(stage, flow.Map) else [element]
+                        yield from self._bind(stage.step, stage)(element) if isinstance(stage, flow.Map) else [element]
 
-    def _step(self, stage: Any) -> Callable[..., Any]:
+    def _bind(self, step: Callable[..., Out], stage: flow.Stage[object]) -> Callable[..., Out]:
         """Return the step of a stage with its values as arguments."""
-        return functools.partial(stage.step, **{name: self._values[value] for name, value in stage.values.items()})
+        return functools.partial(step, **{name: self._values[value] for name, value in stage.values.items()})
 
 
-def _listed(step: Callable[[Any], Iterable[Any]], element: Any) -> list[Any]:
+def _listed(step: Callable[[In], Iterable[Out]], element: In) -> list[Out]:
     """Return the results of a step as a list, because a generator cannot be sent from a worker."""
     return list(step(element))
 
 
-def _sources(stage: flow.Stage[Any]) -> Iterator[flow.Stage[Any]]:
+def _sources(stage: flow.Stage[object]) -> Iterator[flow.Stage[object]]:
     """Yield all direct and indirect inputs of a stage."""
     for source in stage.elements:
         yield source
@@ -167,10 +184,10 @@ class _Groups:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._held = folder, 0
-        self._waiting = collections.defaultdict[Any, list[Piece]](list)
-        self._items = collections.defaultdict[Any, list[Any]](list)
+        self._waiting = collections.defaultdict[int | str, list[Piece]](list)
+        self._items = collections.defaultdict[int | str, list[object]](list)
 
-    def add(self, key: Any, item: Any) -> None:
+    def add(self, key: int | str, item: object) -> None:
         """Add an item to its group."""
         if not (isinstance(item, Piece) and item.data):
             self._items[key].append(item)
@@ -183,14 +200,14 @@ class _Groups:
             self._waiting.clear()
             self._held = 0
 
-    def all(self) -> list[tuple[Any, list[Any]]]:
+    def all(self) -> list[tuple[int | str, list[object]]]:
         """Return (key, items) for each key, sorted by key."""
         for key, pieces in self._waiting.items():
             self._items[key] += pieces
         self._waiting.clear()
         return sorted(self._items.items(), key=lambda group: group[0])
 
-    def _write(self, key: Any, pieces: Sequence[Piece]) -> None:
+    def _write(self, key: int | str, pieces: Sequence[Piece]) -> None:
         """Append pieces to the file of their group. Adjacent pieces of the same rows, or of subsequent rows, become one piece."""
         path, values = self._folder / str(key), self._items[key]
         try:
@@ -224,15 +241,16 @@ class LocalProgress:
         self._room, self._since = math.inf, 0
         self._bound()
 
-    def __call__(self, element: Any, result: Any) -> None:
+    def __call__(self, element: object, results: Sequence[object]) -> None:
         """Count a finished element: a list of blocks, or a shard."""
         if isinstance(element, list):
-            block_totals = [part for part in result if isinstance(part, BlockTotals)]
+            block_totals = [part for part in results if isinstance(part, BlockTotals)]
             for block, totals in zip((part for part in element if isinstance(part, Block)), block_totals, strict=True):
                 self._prepared(block, totals)
-        for totals in result:
-            if isinstance(totals, ShardTotals):
-                self._written(next(item for item in element[1] if isinstance(item, ShardSpec)), totals)
+        for result in results:
+            if isinstance(result, ShardTotals):
+                assert isinstance(element, tuple)
+                self._written(next(item for item in element[1] if isinstance(item, ShardSpec)), result)
 
     def _prepared(self, block: Block, totals: BlockTotals) -> None:
         """Count a prepared block, and trim the token cache if it may have grown much."""

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import google_crc32c
 import pyarrow as pa
@@ -23,7 +23,7 @@ _READS_AT_ONCE = 16
 class Piece:
     """Bytes for a group: in `data`, or `size` bytes at `begin` of the file `path`. `about` identifies and orders their rows."""
 
-    about: tuple[Any, ...] = ()
+    about: tuple[int | str, ...] = ()
     data: bytes = b""
     path: str = ""
     begin: int = 0
@@ -90,32 +90,32 @@ class Stored(Generic[Part]):
     size: int
     crc: int
 
-    def read(self) -> Any:
-        """Return the spill or sketch with its data, or the bytes of a piece. Raises OutputError if the file is gone or damaged."""
+    def read(self) -> bytes:
+        """Return the data. Raises OutputError if the file is gone or damaged."""
         with contextlib.suppress(OSError):
             data = paths.read_range(self.path, self.begin, self.size)
             if len(data) == self.size and google_crc32c.value(data) == self.crc:
-                return data if isinstance(self.about, Piece) else dataclasses.replace(self.about, data=data)
+                return data
         raise OutputError(explain_removal(self.path), code="output.scratch-altered")
 
 
-def load(piece: Any) -> Any:
-    """Return a stored spill or sketch with its bytes, the bytes of a stored piece, and any other argument unchanged."""
-    return piece.read() if isinstance(piece, Stored) else piece
+def load(part: Part | Stored[Part]) -> Part:
+    """Return a stored part with its data, and any other part unchanged. Raises OutputError."""
+    return dataclasses.replace(part.about, data=part.read()) if isinstance(part, Stored) else part
 
 
-def read_all(pieces: Sequence[Any]) -> list[Any]:
-    """Return the pieces with their bytes. Up to 16 are read at once, because a bucket answers each read after a delay."""
+def read_all(parts: Sequence[Stored[Part]]) -> list[Part]:
+    """Return stored parts with their data. Up to 16 are read at once, because a bucket answers each read after a delay."""
     with concurrent.futures.ThreadPoolExecutor(_READS_AT_ONCE) as threads:
-        return list(threads.map(load, pieces))
+        return list(threads.map(load, parts))
 
 
-def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list[Any]:
+def store(results: Iterable[object], file: str, *, types: tuple[type, ...]) -> list[object]:
     """Return the results, with the bytes of those of some `types` moved into one `file`. Raises OutputError.
 
     A result may be a (key, piece) pair. Stored results become `Stored` objects, and others are returned unchanged.
     """
-    stored, begin = list[Any](), 0
+    stored, begin = list[object](), 0
     with paths.scratch(file) as opened:
         for result in results:
             key, piece = result if type(result) is tuple else (None, result)
@@ -123,16 +123,16 @@ def store(results: Iterable[Any], file: str, *, types: tuple[type, ...]) -> list
                 data = bytes(piece.data)
                 opened.write(data)
                 location = (file, begin, len(data), google_crc32c.value(data))
-                piece = Stored[Any](dataclasses.replace(piece, data=b""), *location)
+                piece = Stored(dataclasses.replace(piece, data=b""), *location)
                 begin += len(data)
             stored.append((key, piece) if type(result) is tuple else piece)
     return stored
 
 
-def relocate(results: Iterable[Any], path: str) -> list[Any]:
+def relocate(results: Iterable[object], path: str) -> list[object]:
     """Return the results with `path` as the file of their stored bytes: the folder may have been moved since they were cached."""
 
-    def move(result: Any) -> Any:
+    def move(result: object) -> object:
         if type(result) is tuple:
             return tuple(map(move, result))
         return dataclasses.replace(result, path=path) if isinstance(result, Stored) else result

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow
 
@@ -55,47 +55,50 @@ _trim: Callable[[int], int] | None = None
 
 _POOLS: dict[str, "Pool"] = {}
 
+In = TypeVar("In")
+Out = TypeVar("Out")
+
 
 def find_pool(name: str) -> "Pool":
     """Return the pool named `name` of this process."""
     return _POOLS[name]
 
 
-def window(name: str) -> "Window | InlineWindow":
+def window(name: str) -> "Window[In, Out] | InlineWindow[In, Out]":
     """Return a window on the pool named `name`, or one that works in this process if `name` is ""."""
     return Window(name) if name else InlineWindow()
 
 
-def map_ordered(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
+def map_ordered(name: str, work: Callable[[In], Out], elements: Iterable[In]) -> Iterator[Out]:
     """Yield `work(element)` for each element, in order, computed by the pool named `name` ("": by this process)."""
-    pool_window = window(name)
+    pool_window: Window[In, Out] | InlineWindow[In, Out] = window(name)
     for element in elements:
         yield from pool_window.put(work, element)
     yield from pool_window.drain()
 
 
-class InlineWindow:
+class InlineWindow(Generic[In, Out]):
     """The window without a pool: each element is processed in this process at once."""
 
-    def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
+    def put(self, work: Callable[[In], Out], element: In) -> Iterator[Out]:
         """Yield the result of `work(element)`."""
         yield work(element)
 
-    def drain(self) -> Iterator[Any]:
+    def drain(self) -> Iterator[Out]:
         """Yield nothing, because no result is outstanding."""
         yield from ()
 
 
-class _Pending(NamedTuple):
+class _Pending(NamedTuple, Generic[In, Out]):
     """An element in flight: its work, its future result, and how many workers died on it."""
 
-    work: Callable[[Any], Any]
-    element: Any
-    future: concurrent.futures.Future
+    work: Callable[[In], Out]
+    element: In
+    future: concurrent.futures.Future[Out]
     deaths: int
 
 
-class Window:
+class Window(Generic[In, Out]):
     """Process elements in a pool and yield their results in order.
 
     The number of unfinished elements is bounded: `put` waits until it may submit the next one.
@@ -103,11 +106,11 @@ class Window:
 
     def __init__(self, pool: str) -> None:
         self._pool = find_pool(pool)
-        self._pending: collections.deque[_Pending] = collections.deque()
+        self._pending: collections.deque[_Pending[In, Out]] = collections.deque()
         # Elements that were lost when a worker died. They are submitted again when the first element is finished.
-        self._to_resubmit: list[_Pending] = []
+        self._to_resubmit: list[_Pending[In, Out]] = []
 
-    def put(self, work: Callable[[Any], Any], element: Any) -> Iterator[Any]:
+    def put(self, work: Callable[[In], Out], element: In) -> Iterator[Out]:
         """Submit an element and yield results that are ready, in order. Waits while the window is full."""
         self._submit(work, element, deaths=0)
         while True:
@@ -122,12 +125,12 @@ class Window:
             else:
                 return
 
-    def drain(self) -> Iterator[Any]:
+    def drain(self) -> Iterator[Out]:
         """Yield all outstanding results."""
         while self._pending:
             yield self._next()
 
-    def _submit(self, work: Callable[[Any], Any], element: Any, *, deaths: int) -> None:
+    def _submit(self, work: Callable[[In], Out], element: In, *, deaths: int) -> None:
         """Submit an element to the pool; restart the pool first if a worker has died."""
         try:
             future = self._pool.submit(work, element)
@@ -140,7 +143,7 @@ class Window:
                 future.set_exception(error)
         self._pending.append(_Pending(work, element, future, deaths))
 
-    def _next(self) -> Any:
+    def _next(self) -> Out:
         """Return the result of the first element. If a worker died, restart the pool and submit again. Raises T5prepError."""
         while True:
             work, element, future, deaths = self._pending[0]
@@ -170,18 +173,16 @@ class Window:
             behind, self._to_resubmit = self._to_resubmit, []
             for lost_element in behind:
                 self._submit(lost_element.work, lost_element.element, deaths=lost_element.deaths)
-            self._pool.done(element, result)
             return result
 
 
 class Pool:
-    """Worker processes, found by `name`. `warm` is what each worker calls first; `done` is called with each element and its result."""
+    """Worker processes, found by `name`. `warm` is what each worker calls first."""
 
     def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
         self.workers = workers
         self._warm = warm
         self.name = uuid.uuid4().hex
-        self.done: Callable[[Any, Any], None] = lambda element, result: None
         self.begun = False  # whether any worker has finished `warm`
         self._start()
         _POOLS[self.name] = self
@@ -201,7 +202,7 @@ class Pool:
         """Record that a worker could start."""
         self.begun |= not warmed.cancelled() and warmed.exception() is None
 
-    def submit(self, work: Callable[[Any], Any], element: Any) -> concurrent.futures.Future:
+    def submit(self, work: Callable[[In], Out], element: In) -> concurrent.futures.Future[Out]:
         """Return the future of `work(element)`. Raises BrokenProcessPool if a worker has died."""
         return self.executor.submit(_run_and_collect_garbage, work, element)
 
@@ -290,7 +291,7 @@ def exit_if_respawned_script() -> None:
         raise SystemExit(1)
 
 
-def _in_words(element: Any) -> str:
+def _in_words(element: object) -> str:
     """Describe an element of work for an error message, such as "rows 1 to 5,000 of train.csv"."""
     if isinstance(element, list):  # parts of one row group; or a block or file after hashed files
         parts = [part for part in element if isinstance(part, Block)]
@@ -311,7 +312,7 @@ def _is_script() -> bool:
     return main.__spec__ is None and str(getattr(main, "__file__", "")).endswith(".py")
 
 
-def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
+def _run_and_collect_garbage(work: Callable[[In], Out], element: In) -> Out:
     """Return `work(element)`, and collect garbage only after it.
 
     A block creates tens of thousands of objects that live until its end. Automatic collections would traverse them

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
@@ -35,6 +35,9 @@ from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import apache_beam as beam
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,13 +165,17 @@ def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> M
     shared, memory = _budget(request.run, source)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(request.cache or ""), scratch, request.run.fresh)
-        with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
+        with (
+            engines.explained("local", out=finish.out),
+            _executor(work, source=source, workers=shared.workers) as local,
+        ):
             # The workers import and load the tokenizer during this check.
             estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
             write = WriteShard(finish.job, finish.out, shared.range_bytes, scratch)
             rows = OneDisk(scratch, min(blocks.JOINED_BYTES, shared.block_bytes))
             of_job = stages.of_job(work, write, finish, rows=rows, block_bytes=shared.block_bytes)
-            manifest: Manifest = Local(name, scratch).run(of_job)
+            manifest = local.run(of_job)
+            assert isinstance(manifest, Manifest)
             return manifest
 
 
@@ -216,14 +223,14 @@ def _run(
 
 
 def wired(
-    pipeline: Any,
+    pipeline: "beam.Pipeline",
     *,
     work: PrepareBlock,
     finish: Finish,
     results: JobResults = NOTHING,
     shared: Budget = memory_budget.LARGEST,
     source_bytes: int = 0,
-) -> Any:
+) -> "beam.Pipeline":
     """Add all stages to a Beam pipeline, for workers that share neither memory nor disk, and return the pipeline.
 
     `source_bytes`, the size of the source, decides how rows are merged.
@@ -238,20 +245,20 @@ def wired(
 
 
 @contextlib.contextmanager
-def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str]:
-    """Yield the name of a new pool of `workers` processes that shows its progress, or "" for 0 workers."""
+def _executor(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[Local]:
+    """Yield the executor with a new pool of `workers` processes, which shows its progress; without a pool for 0 workers."""
     if not workers:
-        yield ""
+        yield Local("", work.spool)
         return
     local = pool.Pool(workers, warm=functools.partial(preload, work))
     # The unpacked size of a compressed file is unknown, so there is no total to show.
     is_size_known = all(unpacked_name(file.name) == file.name for file in source.files)
-    local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files) if is_size_known else 0)
+    progress = LocalProgress(work, total=sum(file.bytes for file in source.files) if is_size_known else 0)
     try:
-        yield local.name
+        yield Local(local.name, work.spool, progress)
     finally:
         local.close()
-        watch.close()
+        progress.close()
 
 
 # The public function, with plain arguments: `t5prep.prepare`.
@@ -276,9 +283,9 @@ def prepare(
     *,
     tokenizer: str,
     out: str | Path,
-    source: Any = None,
+    source: object = None,
     beam_options: Sequence[str] = (),
-    **choices: Any,
+    **choices: object,
 ) -> Manifest:
     """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
 
@@ -321,9 +328,9 @@ def forecast(
     *,
     tokenizer: str,
     out: str,
-    source: Any = None,
+    source: object = None,
     beam_options: Sequence[str] = (),
-    **choices: Any,
+    **choices: object,
 ) -> str:
     """Return some lines with what `prepare` would read, write and need with these arguments, estimated from a sample.
 
@@ -348,12 +355,12 @@ def forecast(
 @contextlib.contextmanager
 def _requested(
     task: str,
-    source: Any,
+    source: object,
     *,
     tokenizer: str,
     out: str | Path,
     beam_options: Sequence[str],
-    choices: Mapping[str, Any],
+    choices: Mapping[str, object],
 ) -> Iterator[PrepareRequest]:
     """Yield the request of a user's arguments, with the task's options and with the files of the source pinned."""
     definition = registry.get(task)
@@ -382,15 +389,15 @@ def _requested(
 
 
 @contextlib.contextmanager
-def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator[Resolved]:
+def _opened(source: object, task: ChosenTask, has_splits: bool = False) -> Iterator[Resolved]:
     """Yield a source as pinned files: a path or URI, standard input (`-`), or rows in memory. Raises T5prepError.
 
     has_splits: the user assigns files to splits, so the configs of a dataset card are not read
     """
     source_context: contextlib.AbstractContextManager[Resolved]
     texts = source if isinstance(source, list | tuple) else [source]
-    uris = [os.fspath(uri) for uri in texts] if all(isinstance(uri, str | Path) for uri in texts) else []
-    if not uris:
+    uris = [os.fspath(uri) for uri in texts if isinstance(uri, str | Path)]
+    if not uris or len(uris) < len(texts):
         source_context = memory_source.table(source)
     elif uris == ["-"]:
         if sys.stdin is None:
@@ -415,7 +422,7 @@ def _opened(source: Any, task: ChosenTask, has_splits: bool = False) -> Iterator
         yield resolved
 
 
-def _parted(definition: Definition, choices: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _parted(definition: Definition, choices: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     """Yield three dicts of the user's choices: RunOptions, Settings, and the task's own options. Raises UsageError."""
     run = {field.name: field for field in dataclasses.fields(RunOptions)}
     common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}

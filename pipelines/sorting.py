@@ -14,7 +14,7 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pipelines import pieces
 from pipelines.pieces import Stored
@@ -22,6 +22,8 @@ from t5prep.io import atomic_files
 from t5prep.preparation import shards, spills
 from t5prep.preparation.shards import MergePlan, ShardSpec
 from t5prep.preparation.spills import Spill
+
+Key = TypeVar("Key")
 
 # Number of spills that are merged into one, with one buffer for each. Three rounds reduce any realistic corpus to few
 # spills: 512³ blocks of 2 MiB are 280 TB.
@@ -84,7 +86,7 @@ def number_batch(rows: Stored[Spill], *, batches: int) -> Iterator[tuple[int, St
     yield zlib.crc32(rows.path.rpartition("/")[2].encode()) % batches, rows
 
 
-def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan) -> Iterator[tuple[int, Spill]]:
+def merge_blocks(group: tuple[int, Iterable[Stored[Spill]]], *, plan: MergePlan) -> Iterator[tuple[int, Spill]]:
     """Merge the blocks of a batch, and yield their rows in each range of positions, with the number of the range."""
     number, blocks = group
 
@@ -96,7 +98,7 @@ def merge_blocks(group: tuple[int, Iterable[Any]], *, plan: MergePlan) -> Iterat
 
 
 def cut_shards(
-    group: tuple[int, Iterable[Any]], *, specs: Sequence[ShardSpec], plan: MergePlan
+    group: tuple[int, Iterable[Stored[Spill]]], *, specs: Sequence[ShardSpec], plan: MergePlan
 ) -> Iterator[tuple[str, Spill]]:
     """Merge the rows of one range of positions, and yield them with the names of their shards."""
     cut = functools.partial(shards.cut_shards, shards=shards.of_splits(specs))
@@ -104,8 +106,8 @@ def cut_shards(
 
 
 def _merge(
-    stored: Iterable[Stored[Spill]], cut: Callable[[Spill], Iterable[tuple[Any, Spill]]], *, size: int
-) -> Iterator[tuple[Any, Spill]]:
+    stored: Iterable[Stored[Spill]], cut: Callable[[Spill], Iterable[tuple[Key, Spill]]], *, size: int
+) -> Iterator[tuple[Key, Spill]]:
     """Yield the results of `cut` on merged rows, about `size` bytes at a time. The order of arrival has no influence."""
     for batch in _batches(sorted(stored, key=lambda rows: (rows.path, rows.begin)), size):
         yield from cut(spills.merged_in_memory(pieces.read_all(batch)))

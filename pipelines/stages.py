@@ -10,11 +10,10 @@ import functools
 import operator
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from pipelines import flow, sorting, steps
 from pipelines.pieces import Piece
-from pipelines.steps import Hashed, Job, PrepareBlock, RejectedPart, WriteShard
+from pipelines.steps import BlockPart, Hashed, Job, PrepareBlock, RejectedPart, ShardItem, WriteShard
 from t5prep import sources
 from t5prep.dataset import manifest, rejected_rows, shard_files
 from t5prep.dataset.manifest import Manifest
@@ -171,7 +170,7 @@ def source_files(hashed: Iterable[Hashed]) -> list[manifest.SourceFile]:
 
 # Two forms of the rows of shards: stages that yield (shard name, rows), and values of WriteShard with spills of all
 # shards.
-ByShard = tuple[list[flow.Stage[tuple[str, Any]]], dict[str, flow.Stage[list[Spill]]]]
+ByShard = tuple[list[flow.Stage[tuple[str, ShardItem]]], dict[str, flow.Stage[list[Spill]]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,24 +180,23 @@ class OneDisk:
     folder: str
     joined_bytes: int = blocks.JOINED_BYTES
 
-    def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[Any]:
+    def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[BlockPart]:
         """Return the stage that prepares blocks and hashes files. Blocks of small files are joined first."""
         run = functools.partial(steps.blocks_in_runs, job=work.job, joined_bytes=self.joined_bytes)
         runs = flow.MapInOrder("JoinBlocks", (elements,), step=run)
         return flow.Map("PrepareBlocks", (runs,), step=functools.partial(steps.prepare_run, work=work), workers=True)
 
-    def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
+    def of_shards(self, parts: flow.Stage[BlockPart], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
         """Return no rows of single shards, but one value: few spills with the rows of all shards."""
         spilled: flow.Stage[Spill] = flow.Filter("Spills", (parts,), type=Spill)
-        merge_options: dict[str, Any] = {"folder": self.folder, "fan_in": sorting.FAN_IN}
+        merge = functools.partial(sorting.merge_batch, folder=self.folder, fan_in=sorting.FAN_IN)
         for level in range(sorting.ROUNDS):
             batches = flow.Batch(f"BatchSpills{level}", (spilled,), size=sorting.FAN_IN)
-            merge = functools.partial(sorting.merge_batch, **merge_options)
             spilled = flow.Map(
                 f"MergeSpills{level}", (batches,), step=merge, workers=True, remove=sorting.remove_merged
             )
         every = flow.Batch("AllSpills", (spilled,), size=sys.maxsize)
-        leave = functools.partial(sorting.leave_few, **merge_options)
+        leave = functools.partial(sorting.leave_few, folder=self.folder, fan_in=sorting.FAN_IN)
         few_spills = flow.Map(
             "LeaveFew", (every,), {"specs": specs}, step=leave, workers=True, remove=sorting.remove_merged
         )
@@ -211,17 +209,17 @@ class Shuffle:
 
     plan: MergePlan
 
-    def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[Any]:
+    def parts(self, elements: flow.Stage[steps.Element], work: PrepareBlock) -> flow.Stage[BlockPart]:
         """Return the stage that prepares blocks and hashes files. A resubmitted job reuses its results."""
         spread = flow.Reshuffle("SpreadBlocks", (elements,))
         return flow.Map(
             "PrepareBlocks", (spread,), step=work, workers=True, cache_name=work.cache_name, stored=(Spill, Sketch)
         )
 
-    def of_shards(self, parts: flow.Stage[Any], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
+    def of_shards(self, parts: flow.Stage[BlockPart], specs: flow.Stage[list[ShardSpec]]) -> ByShard:
         """Return stages with the rows of single shards, which are merged twice and cut after each merge."""
         number = functools.partial(sorting.number_batch, batches=self.plan.batches)
-        spilled: flow.Stage[Any] = flow.Filter("Spills", (parts,), type=Spill)
+        spilled = flow.Filter("Spills", (parts,), type=Spill)
         numbered = flow.Map("NumberBlocks", (spilled,), step=number)
         batches = flow.GroupByKey("GroupBlocks", (numbered,), key=int)
         merge = functools.partial(sorting.merge_blocks, plan=self.plan)
@@ -233,7 +231,7 @@ class Shuffle:
 
 def of_job(
     work: PrepareBlock, write: WriteShard, finish: Finish, *, rows: OneDisk | Shuffle, block_bytes: int
-) -> list[flow.Stage[Any]]:
+) -> list[flow.Stage[object]]:
     """Return all stages of a preparation in order; the last one makes the manifest."""
     job, settings, search = work.job, work.job.settings, clusters.of_settings(work.job.settings)
     files = flow.Create("ListFiles", step=functools.partial(steps.limited_files, job))
@@ -246,11 +244,12 @@ def of_job(
     specs = flow.Call("PlanShards", values={"blocks": block_totals}, step=plan)
     of_shards, values = rows.of_shards(parts, specs)
     of_shards.append(flow.Create("NameShards", values={"specs": specs}, step=steps.name_shards))
-    singles: dict[str, flow.Stage[Any]] = {"blocks": block_totals}
+    singles: dict[str, flow.Stage[object]] = {"blocks": block_totals}
     if search:
         repeats = repeats_of(flow.Filter("Sketches", (parts,), type=Sketch), search, work)
         of_shards.append(flow.Map("CutRepeats", (repeats,), {"specs": specs}, step=steps.cut_repeats))
-        singles["repeats"] = flow.Combine("CountRepeats", (repeats,), zero=clusters.none, add=Repeats.merge)
+        counted = flow.Combine("CountRepeats", (repeats,), zero=clusters.none, add=Repeats.merge)
+        singles["repeats"] = counted
     written = flow.Map(
         "WriteShards",
         (flow.GroupByKey("GroupShards", tuple(of_shards), key=str),),
@@ -261,7 +260,8 @@ def of_job(
         cache_file=write.cache_file,
     )
     of_written = flow.Filter("ShardTotals", (written,), type=ShardTotals)
-    singles["written"] = flow.Combine("SumShards", (of_written,), zero=ShardTotals, add=ShardTotals.merge)
+    shard_totals = flow.Combine("SumShards", (of_written,), zero=ShardTotals, add=ShardTotals.merge)
+    singles["written"] = shard_totals
     singles["hashed"] = flow.ToList("ListHashed", (flow.Filter("Hashes", (parts,), type=Hashed),))
     lines = flow.Filter("Lines", (parts,), type=Piece), flow.Filter("LeftOut", (written,), type=Piece)
     singles["rejected"] = _rejected(lines, out=finish.out)

@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import atomic_files, paths
+from t5prep.json_values import JSON
 from t5prep.preparation import earlier_datasets, records, row_limit, shards, token_cache
 from t5prep.preparation import evaluation_sets as evaluation_leaks
 from t5prep.preparation.block_tokenizer import BlockTokenizer
@@ -126,14 +127,16 @@ class Staged:
     @functools.cached_property
     def names(self) -> Sequence[str]:
         """The names of the source's files, in order."""
-        return [name for name, *_ in self._files()]
+        return [str(name) for name, *_ in self._files()]
 
     @functools.cached_property
     def splits(self) -> Mapping[str, str]:
         """The split of each of the source's files that has one."""
-        return {name: split for name, *_, split in self._files() if split}  # RawFile's first field and its last
+        return {
+            str(name): str(split) for name, *_, split in self._files() if split
+        }  # RawFile's first field and its last
 
-    def _files(self) -> list[list[Any]]:
+    def _files(self) -> list[list[JSON]]:
         """Return the fields of each RawFile, as `stage` wrote them."""
         # One parse of a JSON array takes less time than one parse for each line.
         return json.loads(b"[%b]" % b",".join(self._read(FILES).splitlines()))
@@ -267,6 +270,9 @@ def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
     yield from row_limit.scan(file, job.settings, corpus, block_bytes=block_bytes, content=content)
 
 
+BlockPart: TypeAlias = "BlockTotals | Hashed | Piece | Spill | Sketch"
+
+
 @dataclasses.dataclass(frozen=True)
 class PrepareBlock:
     """Prepare a block into a sorted spill, or hash a source file. The object is pickled to workers, which load the tokenizer.
@@ -281,7 +287,7 @@ class PrepareBlock:
     spool: str = ""
     fresh: bool = False
 
-    def __call__(self, element: Element) -> Iterator[BlockTotals | Hashed | Piece | Spill | Sketch]:
+    def __call__(self, element: Element) -> Iterator[BlockPart]:
         """Yield totals, rejected lines, spill and sketch of a block; or a file with its hash. Raises SourceError for a bad file."""
         if not isinstance(element, Block):
             yield element if isinstance(element, Hashed) else Hashed(element, sources.checksum(element))
@@ -323,7 +329,7 @@ def digest(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def prepare_run(run: Iterable[Element], *, work: PrepareBlock) -> Iterator[Any]:
+def prepare_run(run: Iterable[Element], *, work: PrepareBlock) -> Iterator[BlockPart]:
     """Yield the results of each element of a run."""
     return itertools.chain.from_iterable(map(work, run))
 
@@ -418,6 +424,9 @@ def name_shards(*, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]
         yield spec.name, spec
 
 
+ShardItem: TypeAlias = "ShardSpec | Piece | Spill | Stored[Spill]"
+
+
 @dataclasses.dataclass(frozen=True)
 class WriteShard:
     """Write a shard from its plan, its rows, and the rows that repeat another one.
@@ -432,7 +441,7 @@ class WriteShard:
     spool: str = ""
 
     def __call__(
-        self, group: tuple[str, Iterable[ShardSpec | Piece | Stored[Spill]]], *, spills: Sequence[Spill] = ()
+        self, group: tuple[str, Iterable[ShardItem]], *, spills: Sequence[Spill] = ()
     ) -> Iterator[ShardTotals | Piece]:
         """Yield the totals of a shard, and the rejected lines of its duplicates. Raises OutputError if `out` cannot be written.
 
@@ -453,7 +462,7 @@ class WriteShard:
         else:
             yield from (Piece((1, spec.name, number), lines) for number, lines in enumerate(written.rejected))
 
-    def cache_file(self, group: tuple[str, Iterable[Any]]) -> str:
+    def cache_file(self, group: tuple[str, Iterable[object]]) -> str:
         """Return the path of the shard that a group belongs to."""
         return paths.join(self.out, group[0])
 
@@ -590,7 +599,7 @@ def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[
             yield split_shards[number].name, Piece(data=to_bytes(repeats.dropped))
 
 
-def remove_pieces(group: tuple[Any, Iterable[Piece]], results: Sequence[Any]) -> None:
+def remove_pieces(group: tuple[int, Iterable[Piece]], results: Sequence[object]) -> None:
     """Remove the files of a group, because only one stage reads them."""
     for path in {piece.path for piece in group[1] if piece.path}:
         Path(path).unlink(missing_ok=True)

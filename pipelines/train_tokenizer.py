@@ -2,19 +2,21 @@
 
 import collections
 import dataclasses
+import functools
 import importlib
 import json
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipelines import engines, pool
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
+from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
 from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
@@ -77,8 +79,8 @@ class DrawBlock:
     most: int
     seed: int
 
-    def __call__(self, block: Block) -> LineSample:
-        """Return the sample of a block. Rows without the columns are skipped."""
+    def __call__(self, block: Block) -> tuple[int, LineSample]:
+        """Return the bytes and the sample of a block. Rows without the columns are skipped."""
         sample = Drawing(self.most, seed=self.seed)
         total_lines = broken = 0
         for row in text_columns.read(block, names=self.columns or ("text",)).rows():
@@ -89,7 +91,7 @@ class DrawBlock:
                 lines = list(training.lines_of(text))
                 total_lines += len(lines)
                 sample.add(lines)
-        return LineSample(sample.lines(), block.rows, total_lines, broken)
+        return block.size, LineSample(sample.lines(), block.rows, total_lines, broken)
 
 
 def train(
@@ -97,7 +99,7 @@ def train(
     settings: TrainingSettings,
     *,
     out: Path,
-    config: Mapping[str, Any],
+    config: JSONObject,
     runner: str = "local",
     workers: int | None = None,
 ) -> Trained:
@@ -111,8 +113,16 @@ def train(
     sample = draw(source, settings, runner=runner, workers=workers)
     if not sample.lines:
         raise text_columns.without_texts(source, sample.rows, columns=settings.columns)
-    names = ("vocab_size", "byte_fallback", "split_digits", "character_coverage", "normalization")
-    model = _trained_apart(sample.lines, **{name: getattr(settings, name) for name in names})
+    work = functools.partial(
+        training.train,
+        sample.lines,
+        vocab_size=settings.vocab_size,
+        byte_fallback=settings.byte_fallback,
+        split_digits=settings.split_digits,
+        character_coverage=settings.character_coverage,
+        normalization=settings.normalization,
+    )
+    model = _run_apart(work)
     tokenizer = Tokenizer(model, name=str(out))
     # The record comes first: a killed command finds its own record in `out` and may overwrite the rest.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
@@ -120,12 +130,12 @@ def train(
     return Trained(tokenizer, sample)
 
 
-def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
-    """Return the result of `training.train`, run in a child process: SentencePiece ignores Ctrl-C for minutes."""
+def _run_apart(work: Callable[[], bytes]) -> bytes:
+    """Return the result of `work`, run in a child process: SentencePiece ignores Ctrl-C for minutes."""
     pool.begin_loading()
     context = multiprocessing.get_context("forkserver")
     answers, answer = context.Pipe(duplex=False)
-    process = context.Process(target=_train_and_send, args=(answer, lines, options), daemon=True)
+    process = context.Process(target=_run_and_send, args=(answer, work), daemon=True)
     process.start()
     # Otherwise `recv` would wait forever if the child dies, because this process holds the writing end.
     answer.close()
@@ -145,15 +155,15 @@ def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
     return bytes(model_or_error)
 
 
-def _train_and_send(answer: Connection, lines: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Train, and send the model or the T5prepError."""
+def _run_and_send(answer: Connection, work: Callable[[], bytes]) -> None:
+    """Send the result of `work`, or its T5prepError."""
     try:
-        answer.send(training.train(lines, **options))
+        answer.send(work())
     except T5prepError as error:
         answer.send(error)
 
 
-def _training_record(source: Resolved, settings: TrainingSettings, config: Mapping[str, Any]) -> dict[str, Any]:
+def _training_record(source: Resolved, settings: TrainingSettings, config: JSONObject) -> JSONObject:
     """Return the source, settings and config of a training, as JSON values."""
     files = [[file.name, file.bytes] for file in source.files]
     choices = {**dataclasses.asdict(settings), "columns": list(settings.columns)}
@@ -186,14 +196,14 @@ def draw(
     text_columns.check(source, columns=columns, options=files)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
-    cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
     drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
     work = DrawBlock(columns, settings.lines, settings.seed)
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):
-            for block_sample in pool.map_ordered(cores.name, work, scanned):
+            for block_bytes, block_sample in pool.map_ordered(cores.name, work, scanned):
                 drawing.add(block_sample.lines)
+                progress.add(bytes=block_bytes, rows=block_sample.rows)
                 totals.update(rows=block_sample.rows, seen=block_sample.seen, broken=block_sample.broken)
         return LineSample(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})
     finally:
@@ -201,7 +211,7 @@ def draw(
         progress.close()
 
 
-def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
+def _check_place(out: Path, *, record: JSONObject) -> None:
     """Raise OutputError if `out` holds files that are not a tokenizer, or a tokenizer trained with another record."""
     try:
         names = sorted(path.name for path in out.iterdir() if not path.name.startswith(atomic_files.UNFINISHED))

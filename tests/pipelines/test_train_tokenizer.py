@@ -1,6 +1,7 @@
 """`t5prep tokenizer train`: from a corpus to a directory that AutoTokenizer loads and that gives the same ids."""
 
 import csv
+import functools
 import io
 import json
 import multiprocessing
@@ -252,7 +253,7 @@ def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
     interrupt = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     with pytest.raises(KeyboardInterrupt):
-        train_tokenizer._trained_apart(lines, vocab_size=32_000)
+        train_tokenizer._run_apart(functools.partial(training.train, lines, vocab_size=32_000))
     assert not multiprocessing.active_children()
 
 
