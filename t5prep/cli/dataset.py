@@ -209,18 +209,17 @@ def why_command(
       t5prep why 12 --data data/sample
       t5prep why mine.csv:12 --data data/sample --run runs/sample
     """
-    import t5prep
-    from t5prep.report.why import format_trace
+    from t5prep.report import why
 
-    trace = t5prep.why(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
+    trace, run_facts = why.trace_row(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
     if as_json:
-        _output.print_json(trace)
+        _output.print_json(vars(trace) | ({"run": run_facts} if run else {}))
         return
-    for title, lines in format_trace(trace):
+    for title, lines in why.format_trace(trace, run_facts):
         for number, line in enumerate(lines):
             label = _output.colour(f"{title:<10}" if not number else " " * 10, bold=True)
             click.echo(label + _wrapped(line))
-    for note in trace["notes"]:
+    for note in trace.notes:
         _output.say(note)
 
 

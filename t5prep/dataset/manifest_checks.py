@@ -33,8 +33,9 @@ def parse(content: str | bytes) -> dict[str, Any]:
         raise ValueError(f"it has {len(content):,} bytes, and a manifest at most {MOST_BYTES:,}")
     # An upper bound on the number of values, before parsing takes memory for them. Each value follows a comma or the bracket
     # of its list or object. Marks inside of texts count, too.
-    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
-    values = sum(content.count(mark) for mark in marks)
+    values = sum(
+        content.count(mark) if isinstance(content, str) else content.count(mark.encode()) for mark in (",", "[", "{")
+    )
     if values > MOST_VALUES:
         raise ValueError(f"it has {values:,} values, and a manifest at most {MOST_VALUES:,}")
     try:

@@ -19,7 +19,7 @@ A new option is a field of Settings and one step here.
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -459,7 +459,7 @@ def _too_long(token_features: Features) -> dict[int, str]:
     }
 
 
-def _column(values: Any, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
+def _column(values: object, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
     """Return a column as an Arrow array of the type of `field`; None becomes nulls."""
     if values is None:
         return pa.nulls(rows, field.type)

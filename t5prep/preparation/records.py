@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -250,7 +250,11 @@ def _origins(entries: np.ndarray, marked: bool) -> np.ndarray:
 
 
 def _in_chunks(
-    documents: Iterable[tuple[Names, Ragged]], *, length: int, seed: int, corrupt: Callable[..., Any]
+    documents: Iterable[tuple[Names, Ragged]],
+    *,
+    length: int,
+    seed: int,
+    corrupt: Callable[..., tuple[np.ndarray, np.ndarray]],
 ) -> Iterator[Hidden]:
     """Yield rows of `length` tokens of the documents, in order, with spans hidden by `corrupt`."""
     for ids, tokens in span_corruption.chunks(documents, length=length):

@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from t5prep import sources
 from t5prep.dataset import rejected_rows, shard_files, tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, T5prepError
+from t5prep.json_values import JSON, JSONObject
 from t5prep.preparation import placement, record_counts
 from t5prep.preparation.block_tokenizer import BlockTokenizer
 from t5prep.preparation.sort_blocks import BlockSorter
@@ -29,7 +30,7 @@ from t5prep.reading import blocks, source_files, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.tasks import example_table
-from t5prep.tasks.example import EOS, Example, Protected, Trace, text_of
+from t5prep.tasks.example import Example, Protected, Trace, text_of
 from t5prep.tokens import tokenizer as newlines
 
 # Suffixes that a record's id may add to the row's id: the number of a part, the digest of one of several answers, the
@@ -45,10 +46,127 @@ _LEFT_BY = {
     "duplicate id": "duplicates",
     "duplicate text": "duplicates",
 }
-_CUT = ("input_cut", "target_cut")
 _AFTER_SPLIT = ("near-duplicates", "duplicates")
 Location = tuple[str, int]  # a file of the source, and a row of it from 1
-Facts = dict[str, Any]
+
+
+class SourceFacts(TypedDict):
+    """Where a row is in its source, and its values, or the text of a row that has none. Positions are None where unknown."""
+
+    file: str
+    row: int
+    byte: int | None
+    bytes: int | None
+    values: NotRequired[JSONObject]
+    text: NotRequired[str]
+
+
+class InputFacts(TypedDict, total=False):
+    """A part of an example's input: a text, which may be protected from cutting, or an EOS."""
+
+    eos: bool
+    text: str
+    protected: bool
+
+
+class ExampleFacts(TypedDict, total=False):
+    """The example that the task made of a row: `blank` if it makes none, `reason` if the row is rejected."""
+
+    blank: bool
+    reason: str
+    inputs: list[InputFacts]
+    id: str | None
+    target: str
+    references: list[str]
+    split: str | None
+    group: str | None
+
+
+class FilterFacts(TypedDict):
+    """What a filter did to an example: the texts before and after a change, or the reason of a rejection."""
+
+    filter: str
+    changed: bool
+    before: NotRequired[str]
+    after: NotRequired[str]
+    target_before: NotRequired[str]
+    target_after: NotRequired[str]
+    reason: NotRequired[str]
+
+
+class TokenFacts(TypedDict):
+    """Numbers of tokens before cutting, of cut tokens, the cut texts, and the ids."""
+
+    inputs: int
+    targets: int
+    part: NotRequired[int]
+    parts: NotRequired[int]
+    input_cut: NotRequired[int]
+    target_cut: NotRequired[int]
+    cut_input: NotRequired[list[str]]
+    cut_target: NotRequired[list[str]]
+    input_ids: NotRequired[list[int]]
+    labels: NotRequired[list[int]]
+
+
+class SplitFacts(TypedDict):
+    """A split, and how it was decided: by task, file, all, id or group. A drawn `number` lies in one of the `ranges`."""
+
+    name: str
+    by: NotRequired[str]
+    number: NotRequired[float]
+    ranges: NotRequired[dict[str, list[float]]]
+    group: NotRequired[str]
+
+
+class RecordFacts(TypedDict):
+    """Where a record is, and its texts."""
+
+    id: str
+    split: str
+    shard: str
+    number: int
+    byte: int
+    bytes: int
+    input: str
+    target: str
+    references: list[str]
+    segment: NotRequired[int]
+
+
+@final
+class RejectedRow(TypedDict):
+    """A line of the rejected rows."""
+
+    file: str
+    row: int
+    id: str | None
+    reason: str
+
+
+class Rejection(TypedDict):
+    """The reason of a rejection, and the step that rejected the row, None where it is unknown."""
+
+    reason: str
+    step: str | None
+
+
+@final
+class RelatedRecord(TypedDict):
+    """Another record with the id of the row."""
+
+    id: str
+    shard: str
+    number: int
+
+
+class Origin(TypedDict):
+    """The source row of a record, and its numbers of cut tokens."""
+
+    file: str
+    row: int
+    input_cut: int
+    target_cut: int
 
 
 @dataclasses.dataclass
@@ -57,15 +175,15 @@ class RowTrace:
 
     id: str
     data: str
-    source: Facts | None = None
-    example: Facts | None = None
-    filters: list[Facts] | None = None
-    tokens: Facts | None = None
-    split: Facts | None = None
-    record: Facts | None = None
-    duplicates: list[Facts] | None = None
-    rejected: Facts | None = None
-    also: list[Facts] = dataclasses.field(default_factory=list)
+    source: SourceFacts | None = None
+    example: ExampleFacts | None = None
+    filters: list[FilterFacts] | None = None
+    tokens: TokenFacts | None = None
+    split: SplitFacts | None = None
+    record: RecordFacts | None = None
+    duplicates: list[RejectedRow] | None = None
+    rejected: Rejection | None = None
+    also: list[RelatedRecord | RejectedRow] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -203,12 +321,12 @@ class RowTracer:
         """Return the context that converts an error of decoding a record into a DatasetError that names it."""
         return self.dataset.decoding(f"Record {number} of {self.dataset.at(shard)}")
 
-    def _lines(self, *needles: bytes) -> Iterator[Facts]:
+    def _lines(self, *needles: bytes) -> Iterator[RejectedRow]:
         """Yield the rejected rows whose JSON line contains one of the `needles`. Raises DatasetError."""
         for rows in self.dataset.rejected(*needles):
             yield from rows.to_pylist()
 
-    def _rejected(self, id: str) -> Iterator[Facts]:
+    def _rejected(self, id: str) -> Iterator[RejectedRow]:
         """Yield the rejected rows with an id or a place (`file:row`)."""
         location, shape = self._parse_location(id), re.compile(re.escape(id) + _SUFFIX, re.DOTALL)
         at_place = [f"{_json(location[0])}, {_json('row')}: {location[1]},".encode()] if location else []
@@ -266,19 +384,15 @@ class RowTracer:
         if trace.tokens is None:
             trace.tokens = {"inputs": len(inputs), "targets": len(labels)}
             if origin is not None and not found_record.segment:  # a packed record has the tokens of several examples
-                lost_tokens = {name: origin[name] for name in _CUT}
-                inputs_before = (
-                    len(inputs) + lost_tokens["input_cut"] - (self._settings.marked and lost_tokens["input_cut"] > 0)
-                )
-                trace.tokens = {
-                    "inputs": inputs_before,
-                    "targets": len(labels) + lost_tokens["target_cut"],
-                    **lost_tokens,
-                }
-            trace.tokens |= {} if self._is_packed else {"input_ids": inputs, "labels": labels}
+                input_cut, target_cut = origin["input_cut"], origin["target_cut"]
+                trace.tokens["inputs"] += input_cut - (self._settings.marked and input_cut > 0)
+                trace.tokens["targets"] += target_cut
+                trace.tokens["input_cut"], trace.tokens["target_cut"] = input_cut, target_cut
+            if not self._is_packed:
+                trace.tokens["input_ids"], trace.tokens["labels"] = inputs, labels
         trace.split = trace.split or {"name": found_record.split}
 
-    def _origin(self, found_record: FoundRecord) -> Facts | None:
+    def _origin(self, found_record: FoundRecord) -> Origin | None:
         """Return the dataset's entry about the source of a record (shard_files.ORIGIN), or None if it has none."""
         origins = self.dataset.origins.get(found_record.split)
         if origins is None:
@@ -303,7 +417,8 @@ class RowTracer:
                 f"{shard_files.AGAIN}",
                 code="dataset.altered",
             )
-        return entry | {"file": files[entry["file"]].name}
+        name = files[entry["file"]].name
+        return {"file": name, "row": entry["row"], "input_cut": entry["input_cut"], "target_cut": entry["target_cut"]}
 
     def _agree(self, made_row: MadeRow, found_record: FoundRecord) -> bool:
         """Check whether a record equals the result of the steps. For rows with hidden spans, check only the split."""
@@ -323,7 +438,7 @@ class RowTracer:
         labels = record.labels[: len(inputs)] if self._manifest.target.is_aligned else record.targeted
         return (inputs, labels) == (trace.tokens["input_ids"], trace.tokens["labels"])
 
-    def _duplicates(self, line: Facts | None, made_row: MadeRow | None) -> list[Facts] | None:
+    def _duplicates(self, line: RejectedRow | None, made_row: MadeRow | None) -> list[RejectedRow] | None:
         """Return the duplicates and near-duplicates of a rejected row's `line`, or of a row with a record."""
         reason = line["reason"] if line else ""
         if reason.startswith("near duplicate: "):
@@ -419,9 +534,11 @@ class _Steps:
         sizes = {"inputs": np.array([len(inputs)]), "targets": np.array([len(labels)])}
         sizes |= {name: accepted_rows[name].to_numpy()[index : index + 1] for name in ("tokens", "target_tokens")}
         lost_tokens = record_counts.tokens_lost(sizes, marked=self._settings.marked)
-        trace.tokens = _count_tokens(accepted_rows, index) | {"input_ids": inputs, "labels": labels}
-        trace.tokens |= {name: int(tokens) for name, (tokens,) in zip(_CUT, lost_tokens, strict=True)}
-        trace.tokens |= {"cut_input": self._texts(steps.inputs), "cut_target": self._texts(steps.targets)}
+        input_cut, target_cut = (int(tokens) for (tokens,) in lost_tokens)
+        trace.tokens = _count_tokens(accepted_rows, index)
+        trace.tokens["input_ids"], trace.tokens["labels"] = inputs, labels
+        trace.tokens["input_cut"], trace.tokens["target_cut"] = input_cut, target_cut
+        trace.tokens["cut_input"], trace.tokens["cut_target"] = self._texts(steps.inputs), self._texts(steps.targets)
         split = placed.names[placed.of[index]]
         trace.split = self._explain_split(accepted_rows, placed.drawn_by, index, split=split, file=block.file.name)
         id = placed.record_ids[index]
@@ -443,7 +560,7 @@ class _Steps:
 
     def _explain_split(
         self, accepted_rows: pa.Table, digests: np.ndarray, index: int, *, split: str, file: str
-    ) -> Facts:
+    ) -> SplitFacts:
         """Return how the split of a row was decided: by task, file, group or id."""
         if accepted_rows["split"][index].as_py():
             return {"name": split, "by": "task"}
@@ -454,8 +571,10 @@ class _Steps:
         group = accepted_rows["group"][index].as_py() if self._settings.group_column else None
         edges = np.concatenate([[0.0], np.cumsum(list(shares.values()))]).tolist()
         ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
-        facts = {"name": split, "by": "group" if group else "id", "number": number, "ranges": ranges}
-        return facts | ({"group": group} if group else {})
+        facts: SplitFacts = {"name": split, "by": "group" if group else "id", "number": number, "ranges": ranges}
+        if group:
+            facts["group"] = group
+        return facts
 
 
 def _has_own_id(id: str, location: Location) -> bool:
@@ -473,42 +592,52 @@ def _inside(text: str) -> bytes:
     return _json(text)[1:-1].encode("utf-8", "surrogatepass")
 
 
-def _count_tokens(table: pa.Table, index: int) -> Facts:
+def _count_tokens(table: pa.Table, index: int) -> TokenFacts:
     """Return the tokens of a row before cutting, and its part if it is one of several."""
-    counts = {"inputs": table["tokens"][index].as_py(), "targets": table["target_tokens"][index].as_py()}
-    return counts | ({"part": part, "parts": len(table)} if (part := table["part"][index].as_py()) else {})
+    counts: TokenFacts = {"inputs": table["tokens"][index].as_py(), "targets": table["target_tokens"][index].as_py()}
+    if part := table["part"][index].as_py():
+        counts["part"], counts["parts"] = part, len(table)
+    return counts
 
 
-def _example(example: Example, *, group: str | None) -> Facts:
+def _example(example: Example, *, group: str | None) -> ExampleFacts:
     """Return the facts about the example that the task made."""
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-    inputs = [
-        {"eos": True}
-        if part is EOS
-        else {"text": part.text, "protected": True}
+    inputs: list[InputFacts] = [
+        {"text": part.text, "protected": True}
         if isinstance(part, Protected)
         else {"text": part}
+        if isinstance(part, str)
+        else {"eos": True}
         for part in parts
     ]
-    example_fields = {"id": example.id, "target": example.targets, "references": list(example.references)}
-    return {"inputs": inputs, **example_fields, "split": example.split, "group": group}
+    return {
+        "inputs": inputs,
+        "id": example.id,
+        "target": example.targets,
+        "references": list(example.references),
+        "split": example.split,
+        "group": group,
+    }
 
 
-def _filtered(filter: str, example_before: Example, example_after: Example, reason: str) -> Facts:
+def _filtered(filter: str, example_before: Example, example_after: Example, reason: str) -> FilterFacts:
     """Return the facts about the effect of a filter on an example."""
-    facts: Facts = {"filter": filter, "changed": example_after != example_before}
+    facts: FilterFacts = {"filter": filter, "changed": example_after != example_before}
     if example_after != example_before:
-        facts |= {"before": text_of(example_before.inputs), "after": text_of(example_after.inputs)}
+        facts["before"], facts["after"] = text_of(example_before.inputs), text_of(example_after.inputs)
     if example_after.targets != example_before.targets:
-        facts |= {"target_before": example_before.targets, "target_after": example_after.targets}
-    return facts | ({"reason": reason} if reason else {})
+        facts["target_before"], facts["target_after"] = example_before.targets, example_after.targets
+    if reason:
+        facts["reason"] = reason
+    return facts
 
 
-def _source(block: Block, row: Row) -> Facts:
+def _source(block: Block, row: Row) -> SourceFacts:
     """Return the place of a row and its values, or its bytes if it could not be read."""
     span = _span(block, row)
-    facts: Facts = {"file": block.file.name, "row": row.number}
-    facts |= {"byte": None, "bytes": None} if span is None else {"byte": span.byte, "bytes": len(span.data)}
+    byte, size = (None, None) if span is None else (span.byte, len(span.data))
+    facts: SourceFacts = {"file": block.file.name, "row": row.number, "byte": byte, "bytes": size}
     if row.record is not None:
         facts["values"] = {name: _plain(value) for name, value in row.record.items()}
     elif span is not None:
@@ -516,7 +645,7 @@ def _source(block: Block, row: Row) -> Facts:
     return facts
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> JSON:
     """Return a value in a form that JSON can represent."""
     try:
         return json.loads(json.dumps(value, default=str))

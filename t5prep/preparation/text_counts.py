@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,13 @@ from t5prep.tokens.tokenizer import Tokenizer
 MOST_DIGESTS = 1 << 18
 # Number of characters that are counted at a time.
 _AT_ONCE = 1 << 20
+
+
+class _UnknownCounts(TypedDict):
+    """The counts of some rows: how often each unknown character and each target with one occurs. None: too many targets."""
+
+    characters: dict[str, int]
+    targets: dict[str, int] | None
 
 
 class UnknownTexts:
@@ -45,7 +52,8 @@ class UnknownTexts:
         texts = targets.take(pa.array(in_targets))
         counts = self._characters(inputs.documents().take(pa.array(in_inputs))) + self._characters(texts)
         target_counts = None if len(texts.unique()) > MOST_LABELS else collections.Counter(texts.to_pylist())
-        return json.dumps({"characters": counts, "targets": target_counts}, sort_keys=True)
+        unknown: _UnknownCounts = {"characters": counts, "targets": target_counts}
+        return json.dumps(unknown, sort_keys=True)
 
     def _characters(self, texts: pa.LargeStringArray) -> collections.Counter[str]:
         """Return the number of occurrences of each unknown character in some texts."""
@@ -178,7 +186,7 @@ class TextCounts:
     def add_unknown(self, documents: Sequence[str]) -> None:
         """Add results of UnknownTexts."""
         for document in documents:
-            counts: Mapping[str, Any] = json.loads(document)
+            counts: _UnknownCounts = json.loads(document)
             self.characters.update(counts["characters"])
             self._add_targets(counts["targets"])
 

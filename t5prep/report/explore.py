@@ -185,7 +185,7 @@ class Explorer:
         try:
             with self._one_at_a_time:
                 trace = self.tracer.trace(id)
-            return list(format_trace(vars(trace))), trace.notes
+            return list(format_trace(trace)), trace.notes
         except T5prepError as error:
             return [], [str(error)]
 

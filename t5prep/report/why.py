@@ -2,11 +2,25 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from t5prep.dataset.prepared import Dataset
-from t5prep.preparation.row_trace import RowTracer
+from t5prep.preparation.row_trace import (
+    ExampleFacts,
+    FilterFacts,
+    RecordFacts,
+    RejectedRow,
+    RelatedRecord,
+    RowTrace,
+    RowTracer,
+    SourceFacts,
+    SplitFacts,
+    TokenFacts,
+)
 from t5prep.training import need_tensorflow
+
+if TYPE_CHECKING:
+    from t5prep.training.evaluate.one_record import RunFacts
 
 _STEPS = 20  # maximum number of training steps in the text; the dict has all
 
@@ -19,7 +33,7 @@ def why(
     source: str = "",
     tokenizer: str | None = None,
     trust_code: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Trace one row of a dataset from its source to its record.
 
     The source is read again, and the steps of `prepare` process the row again. If the source is missing or has changed, the
@@ -56,52 +70,67 @@ def why(
     Example:
         print(t5prep.why("mine.csv:12", "data/mine")["split"])
     """
+    trace, run_facts = trace_row(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
+    return vars(trace) | ({"run": run_facts} if run else {})
+
+
+def trace_row(
+    id: str, data: str | Path, *, run: str, source: str, tokenizer: str | None, trust_code: bool
+) -> "tuple[RowTrace, RunFacts | None]":
+    """Return the trace of a row, and what the `run` did with its record: None without a run or a record. See `why`."""
     dataset = Dataset(data, tokenizer=tokenizer)
-    trace = vars(RowTracer(dataset, source=source, trust_code=trust_code).trace(id))
-    return trace | ({"run": _in_run(trace["record"], dataset, run=run)} if run else {})
+    trace = RowTracer(dataset, source=source, trust_code=trust_code).trace(id)
+    return trace, _in_run(trace.record, dataset, run=run) if run else None
 
 
-def _in_run(record: dict[str, Any] | None, dataset: Dataset, *, run: str) -> dict[str, Any] | None:
+def _in_run(record: RecordFacts | None, dataset: Dataset, *, run: str) -> "RunFacts | None":
     """Return the steps, loss and answer of a run for `record`, the record's facts in a trace; None for no record."""
     if record is None:
         return None
     need_tensorflow()
     from t5prep.training.evaluate.one_record import record_in_run
 
-    record_location = {name: record[name] for name in ("shard", "number", "byte", "id")}
-    return record_in_run(run, dataset, size=record["bytes"], **record_location)
+    return record_in_run(
+        run,
+        dataset,
+        shard=record["shard"],
+        number=record["number"],
+        byte=record["byte"],
+        size=record["bytes"],
+        id=record["id"],
+    )
 
 
-def format_trace(trace: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (step, lines of text) for each step in the trace of a row, as `why` returns it."""
-    if source := trace["source"]:
+def format_trace(trace: RowTrace, run_facts: "RunFacts | None" = None) -> Iterator[tuple[str, list[str]]]:
+    """Yield (step, lines of text) for each step in the trace of a row, and for the run that used its record."""
+    if source := trace.source:
         byte = "" if source["byte"] is None else f", byte {source['byte']:,} ({source['bytes']:,} bytes)"
         yield "source", [f"{source['file']}, row {source['row']:,}{byte}", *_values(source)]
-    if example := trace["example"]:
+    if example := trace.example:
         yield "task", list(_describe_example(example))
-    if trace["filters"]:
-        yield "filters", [line for entry in trace["filters"] for line in _filtered(entry)]
-    if trace["tokens"]:
-        yield "tokens", list(_tokens(trace["tokens"]))
-    if trace["split"]:
-        yield "split", [_split(trace["split"])]
-    if record := trace["record"]:
+    if trace.filters:
+        yield "filters", [line for entry in trace.filters for line in _filtered(entry)]
+    if trace.tokens:
+        yield "tokens", list(_tokens(trace.tokens))
+    if trace.split:
+        yield "split", [_split(trace.split)]
+    if record := trace.record:
         segment = f", example {record['segment']} of it" if "segment" in record else ""
         location = f"{record['shard']}, record {record['number']:,} (from 0){segment}, byte {record['byte']:,}"
         texts = [f"input: {_one_line(record['input'])}", f"target: {_one_line(record['target'])}"]
         yield "record", [location, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
-    if run_facts := trace.get("run"):
+    if run_facts:
         yield "run", list(_ran(run_facts))
-    if rejection := trace["rejected"]:
+    if rejection := trace.rejected:
         step_note = f" (left at: {rejection['step']})" if rejection["step"] else ""
         yield "rejected", [f"{_one_line(rejection['reason'])}{step_note}"]
-    if trace["duplicates"]:
-        yield "repeated", [f"{entry['file']}, row {entry['row']:,}: {entry['reason']}" for entry in trace["duplicates"]]
-    if trace["also"]:
-        yield "also", [_describe_related(entry) for entry in trace["also"]]
+    if trace.duplicates:
+        yield "repeated", [f"{entry['file']}, row {entry['row']:,}: {entry['reason']}" for entry in trace.duplicates]
+    if trace.also:
+        yield "also", [_describe_related(entry) for entry in trace.also]
 
 
-def _values(source: dict[str, Any]) -> Iterator[str]:
+def _values(source: SourceFacts) -> Iterator[str]:
     """Yield the columns of the row in its source, or its line of text."""
     for name, value in source.get("values", {}).items():
         yield f"{_one_line(name)}: {_one_line(str(value))}"
@@ -109,7 +138,7 @@ def _values(source: dict[str, Any]) -> Iterator[str]:
         yield _one_line(source["text"])
 
 
-def _describe_example(example: dict[str, Any]) -> Iterator[str]:
+def _describe_example(example: ExampleFacts) -> Iterator[str]:
     """Yield the input and target that the task made, or the reason why there is no example."""
     if example.get("blank"):
         yield "the row is blank, and makes nothing"
@@ -125,7 +154,7 @@ def _describe_example(example: dict[str, Any]) -> Iterator[str]:
         yield f"also right: {_one_line(text)}"
 
 
-def _filtered(filter_step: dict[str, Any]) -> Iterator[str]:
+def _filtered(filter_step: FilterFacts) -> Iterator[str]:
     """Yield the effect of one filter: rejected, passed, or the text before and after."""
     if "reason" in filter_step:
         yield f"{filter_step['filter']}: rejected, {_one_line(filter_step['reason'])}"
@@ -137,18 +166,20 @@ def _filtered(filter_step: dict[str, Any]) -> Iterator[str]:
         yield f"after: {_one_line(filter_step['after'])}"
 
 
-def _tokens(tokens: dict[str, Any]) -> Iterator[str]:
+def _tokens(tokens: TokenFacts) -> Iterator[str]:
     """Yield the numbers of tokens of both sides, and the texts that were cut out."""
     part = f"; part {tokens['part']} of {tokens['parts']}" if "part" in tokens else ""
-    sides = (("inputs", "input"), ("targets", "target"))
-    cut_notes = {side: f", {n:,} of them cut" if (n := tokens.get(f"{side}_cut")) else "" for _, side in sides}
-    yield ", ".join(f"{tokens[of]:,} of the {side}{cut_notes[side]}" for of, side in sides) + part
-    for side in ("input", "target"):
-        for text in tokens.get(f"cut_{side}", ()):
+    sides = (
+        ("input", tokens["inputs"], tokens.get("input_cut"), tokens.get("cut_input", [])),
+        ("target", tokens["targets"], tokens.get("target_cut"), tokens.get("cut_target", [])),
+    )
+    yield ", ".join(f"{n:,} of the {side}{f', {cut:,} of them cut' if cut else ''}" for side, n, cut, _ in sides) + part
+    for side, _, _, cut_texts in sides:
+        for text in cut_texts:
             yield f"cut out of the {side}: {_one_line(text)}"
 
 
-def _split(split: dict[str, Any]) -> str:
+def _split(split: SplitFacts) -> str:
     """Return the split of the row, and why: the drawn number with the ranges of all splits, or the rule."""
     by = split.get("by")
     if by in ("id", "text", "group"):
@@ -158,7 +189,7 @@ def _split(split: dict[str, Any]) -> str:
     return f"{split['name']}: {why[by]}" if by else str(split["name"])
 
 
-def _ran(run_facts: dict[str, Any]) -> Iterator[str]:
+def _ran(run_facts: "RunFacts") -> Iterator[str]:
     """Yield the steps of a run that used the record, its loss, and the model's answer."""
     steps = ", ".join(f"{step:,}" for step in run_facts["steps"][:_STEPS]) + (
         ", …" if len(run_facts["steps"]) > _STEPS else ""
@@ -176,7 +207,7 @@ def _ran(run_facts: dict[str, Any]) -> Iterator[str]:
         yield f"its answer, {'right' if run_facts['right'] else 'wrong'}{file_note}: {_one_line(run_facts['prediction'])}"
 
 
-def _describe_related(related_row: dict[str, Any]) -> str:
+def _describe_related(related_row: RelatedRecord | RejectedRow) -> str:
     """Return a line about another row with this id: a record, or a rejected row."""
     if "shard" in related_row:
         return f"{related_row['id']}: {related_row['shard']}, record {related_row['number']:,}"

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -22,15 +22,32 @@ from t5prep.options.models import EvaluateOptions
 from t5prep.training.data import device_feed, opening
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.evaluate import splits
+from t5prep.training.evaluate.evaluator import Prediction
 from t5prep.training.run import checkpoint, run
 from t5prep.training.settings import config as configs
 
 ANSWERS = "eval.json"
 
 
-def record_in_run(
-    name: str, dataset: Dataset, *, shard: str, number: int, byte: int, size: int, id: str
-) -> dict[str, Any]:
+class RunFacts(TypedDict):
+    """What a run did with one record. `steps` are counted from 1, up to `trained`, the step of the newest checkpoint.
+
+    `loss` is the mean over the target's tokens, and `prediction` the answer, both by the best `checkpoint`. `kept_in` is
+    the file with the answer, None if it was predicted now.
+    """
+
+    run: str
+    trained: int
+    split: str
+    steps: list[int]
+    checkpoint: str
+    loss: float
+    prediction: str | None
+    right: bool | None
+    kept_in: str | None
+
+
+def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte: int, size: int, id: str) -> RunFacts:
     """Return what the run `name` did with one record of `dataset`. Raises T5prepError.
 
     Args:
@@ -73,14 +90,14 @@ def record_in_run(
         if shard in {entry.name for entry in candidate.shards}
     )
     settings = configs.build(state.config)
-    summary: dict[str, Any] = {"run": name, "trained": state.step, "split": settings.split, "steps": []}
+    steps: list[int] = []
     if split == settings.split:
         places = [
             dataset.folder if mine else splits.place_of(str(entry["uri"]), name)
             for entry, mine in zip(state.data, of_record, strict=True)
         ]
         opened = opening.open_splits(places, split)
-        summary["steps"] = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
+        steps = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
     with atomic_files.temporary_folder() as folder:
         with paths.opened(dataset.at(shard)) as file:
             file.seek(byte)
@@ -89,14 +106,19 @@ def record_in_run(
         scored, ((_, _, evaluation),) = splits.score_splits(
             name, EvaluateOptions(data=(folder,), split=(split,), worst=0, random_wrong=0)
         )
-    summary |= {"checkpoint": scored, "loss": evaluation.metrics["loss"]}
-    summary |= dict.fromkeys(("prediction", "right", "kept_in"))
     cached_answer = _find_cached_answer(name, id=id, checkpoint=scored)
-    if answer := cached_answer or next(iter(evaluation.predictions), None):
-        right = answer["prediction"] in answer["references"]
-        summary |= {"prediction": answer["prediction"], "right": right}
-        summary["kept_in"] = f"{name.rstrip('/')}/{ANSWERS}" if cached_answer else None
-    return summary
+    answer = cached_answer or next(iter(evaluation.predictions), None)
+    return {
+        "run": name,
+        "trained": state.step,
+        "split": settings.split,
+        "steps": steps,
+        "checkpoint": scored,
+        "loss": evaluation.numbers()["loss"],
+        "prediction": answer["prediction"] if answer else None,
+        "right": answer["prediction"] in answer["references"] if answer else None,
+        "kept_in": f"{name.rstrip('/')}/{ANSWERS}" if cached_answer else None,
+    }
 
 
 def steps_of(
@@ -168,7 +190,7 @@ def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> N
     paths.write(paths.join(out, manifest.NAME), alone.sealed().dumps().encode())
 
 
-def _find_cached_answer(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
+def _find_cached_answer(name: str, *, id: str, checkpoint: str) -> Prediction | None:
     """Return the answer to record `id` that an evaluation of `checkpoint` wrote to the run `name`, or None."""
     path = f"{name.rstrip('/')}/{ANSWERS}"
     if not tf.io.gfile.exists(path):
