@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -104,12 +103,12 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
             )
             placed = jax.device_put(batch, layout.by_rows)
             variables = begin(initial, step.variables)
-            *new_variables, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
+            weights, slots, number, copies, metrics = step.run(*variables, placed, np.float32(config.learning_rate))
             named_metrics = dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
             return (
                 f"{layout.device_words}, {in_dtype.dtype}",
                 named_metrics,
-                jax.tree.map(np.asarray, Variables(*new_variables)),
+                jax.tree.map(np.asarray, Variables(weights, slots, number, copies)),
             )
 
         cpu, cpu_metrics, reference = one_step(arrange(jax.devices("cpu")[:1]), "float32")
@@ -143,7 +142,7 @@ def _norm(arrays: Sequence[np.ndarray]) -> float:
     return float(np.sqrt(sum(np.square(array, dtype=np.float64).sum() for array in arrays)))
 
 
-def _first_batch(batches: Iterator[dict[str, Any]], lengths: tuple[int, int]) -> dict[str, Any]:
+def _first_batch(batches: Iterator[dict[str, np.ndarray]], lengths: tuple[int, int]) -> dict[str, np.ndarray]:
     """Return the first batch with these (input, target) lengths; with buckets, batches of other lengths may come first."""
     for _, batch in zip(range(1000), batches, strict=False):
         if (batch["input_ids"].shape[1], batch["labels"].shape[1]) == lengths:

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from types import FrameType
+from typing import TYPE_CHECKING, Self
 
 import jax
 import numpy as np
@@ -28,9 +29,8 @@ from t5prep.training.log import CURVES, RunLog, say
 from t5prep.training.run.checkpoint import State
 from t5prep.training.run.checkpoint_tensors import CheckpointWriter
 from t5prep.training.runtime import hosts
-from t5prep.training.runtime.lowering import Tree
 from t5prep.training.runtime.programs import METRICS
-from t5prep.training.runtime.state import Variables
+from t5prep.training.runtime.state import Step, Variables
 from t5prep.training.settings.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 # Steps that are started on the devices and not yet waited for: one is computed while the next one's input is transferred.
 # A larger number would only hold more batches in memory.
 AHEAD = 3
-
-Step = Callable[
-    ..., tuple[Tree, ...]
-]  # (*Variables, batch, learning rate) → (*Variables, metrics): `programs.StepProgram`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,8 +81,8 @@ class Stepper:
         if not self._begun or self._begun[-1][1].is_ready():
             self._waited += time.monotonic() - since
         rate = np.float32(self._rate(self.number))
-        *variables, metrics = self._step(*self.variables, batch, rate)
-        self.variables = Variables(*variables)
+        weights, slots, step, copies, metrics = self._step(*self.variables, batch, rate)
+        self.variables = Variables(weights, slots, step, copies)
         self.number += 1
         self._begun.append((self.number, metrics))
 
@@ -179,7 +175,9 @@ class Signals:
     def __init__(self) -> None:
         self.received = ""
         self._asked = -1
-        self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._previous_handlers: dict[
+            signal.Signals, signal.Handlers | Callable[[int, FrameType | None], object] | int | None
+        ] = {}
         self._heard, self._pipe, self._pipe_before = 0, -1, -1
 
     def __enter__(self) -> Self:

@@ -2,12 +2,14 @@
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
 
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.training.data import batches
-from t5prep.training.data.batches import Host, Reading
+from t5prep.training.data.batches import ALONE, Host, Reader, Reading
+from t5prep.training.data.page_reader import PageReader
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import put_rows
 from t5prep.training.settings.config import TrainConfig, parse_buckets
@@ -53,22 +55,29 @@ def cost_of_padding(opened: Sequence[DatasetSplit], shares: Sequence[float]) -> 
 
 def device_batches(
     opened: Sequence[DatasetSplit], config: TrainConfig, *, layout: Layout, start_step: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, jax.Array]]:
     """Yield every batch from `start_step` on, on the devices; each host reads its own rows."""
     reading = reading_of(opened, config, host=Host(*layout.row_reader))
     for batch in reading.batches(start_step):
         yield put_rows(batch, layout)
 
 
-def reading_of(opened: Sequence[DatasetSplit], config: TrainConfig, **options: Any) -> Reading:
-    """Return the Reading of a run's batches. `options` are further arguments of Reading. Raises UsageError, DatasetError."""
+def reading_of(
+    opened: Sequence[DatasetSplit],
+    config: TrainConfig,
+    *,
+    host: Host = ALONE,
+    reader: Callable[[DatasetSplit], Reader] = PageReader,
+) -> Reading:
+    """Return the Reading of a run's batches on one host. Raises UsageError, DatasetError."""
     return Reading(
         opened,
         seed=config.seed,
         global_batch=config.batch,
         rates=rates_of(opened, config),
         buckets=parse_buckets(config.buckets),
-        **options,
+        host=host,
+        reader=reader,
     )
 
 

@@ -4,7 +4,7 @@ import atexit
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,9 @@ from t5prep.training.data.batches import Reading
 AHEAD = BATCHES_PER_CALL = 8
 
 
+Out = TypeVar("Out")
+
+
 class _Calls:
     """Count the calls from TensorFlow's threads into Python, and let them end before Python does.
 
@@ -29,10 +32,10 @@ class _Calls:
         self._calls, self._ending = 0, False
         atexit.register(self._end)
 
-    def __call__(self, function: Callable[[int], Any]) -> Callable[[Any], Any]:
+    def __call__(self, function: Callable[[int], Out]) -> Callable[[np.int64], Out]:
         """Return a function for `tf.numpy_function` that calls `function` with an int. At the end of Python it stops the data."""
 
-        def call(number: Any) -> Any:
+        def call(number: np.int64) -> Out:
             self._calls += 1
             if self._ending:
                 raise StopIteration
@@ -60,10 +63,10 @@ class _Failures:
     def __init__(self) -> None:
         self._first: T5prepError | None = None
 
-    def __call__(self, function: Callable[[int], Any]) -> Callable[[int], Any]:
+    def __call__(self, function: Callable[[int], Out]) -> Callable[[int], Out]:
         """Return `function`, changed so that its T5prepError is recorded."""
 
-        def call(number: int) -> Any:
+        def call(number: int) -> Out:
             try:
                 return function(number)
             except T5prepError as error:
@@ -81,7 +84,7 @@ class _Failures:
         failures, kind = self, type(served)
 
         class Batches(kind):  # type: ignore[misc, valid-type]
-            def __iter__(self) -> Any:
+            def __iter__(self) -> Iterator[dict[str, tf.Tensor]]:
                 iterator = super().__iter__()
                 iterator.__class__ = failures._iterator(type(iterator))
                 return iterator
@@ -89,15 +92,15 @@ class _Failures:
         served.__class__ = Batches
         return served
 
-    def _iterator(self, kind: Any) -> Any:
+    def _iterator(self, kind: type) -> type:
         failures = self
 
         class RaisingIterator(kind):
-            def __next__(self) -> Any:
+            def __next__(self) -> dict[str, tf.Tensor]:
                 with failures._unwrapped():
                     return super().__next__()
 
-            def get_next(self) -> Any:
+            def get_next(self) -> dict[str, tf.Tensor]:
                 with failures._unwrapped():
                     return super().get_next()
 
@@ -114,7 +117,7 @@ class _Failures:
 
 
 def batches(
-    reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_step: int, with_ids: bool
+    reading: Reading, finish: Callable[[dict[str, tf.Tensor]], object], *, start_step: int, with_ids: bool
 ) -> tf.data.Dataset:
     """Return an endless dataset of the batches of `reading`, from `start_step` on, each changed by `finish`.
 
@@ -138,7 +141,7 @@ def batches(
             arrays.append(features.filled(features.texts_of(records, "id", one_id=not packed)[0]))
         return arrays
 
-    def read(number: Any) -> dict[str, Any]:
+    def read(number: tf.Tensor) -> dict[str, tf.Tensor]:
         kinds = [tf.string if name == "id" else tf.int32 for name in names]
         arrays = tf.numpy_function(_from_tensorflow(failures(decode)), [number], kinds)
         return dict(zip(names, map(tf.reshape, arrays, shapes), strict=True))

@@ -90,7 +90,8 @@ def embed(
     return x
 
 
-# A function for the bias of a layer's scores: (query, key, the layer's weights, *shared) → [batch, heads, queries, keys].
+# A function for the bias of a layer's scores: (query, key, the layer's weights, *shared) → [batch, heads, queries, keys], or
+# [heads, queries, keys] for a bias that all rows share.
 Bias = Callable[..., tf.Tensor]
 
 

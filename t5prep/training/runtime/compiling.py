@@ -31,9 +31,8 @@ from t5prep.training.log import say
 from t5prep.training.model.architecture import Config
 from t5prep.training.runtime import hosts
 from t5prep.training.runtime.layout import Layout, arrange
-from t5prep.training.runtime.lowering import Tree
 from t5prep.training.runtime.programs import Program, step_program
-from t5prep.training.runtime.state import Variables
+from t5prep.training.runtime.state import Arrays, Step, StepResult, Variables
 from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
 from t5prep.training.step import memory
@@ -221,7 +220,7 @@ def _processor() -> str:
 class CompiledStep:
     """A compiled step (`run`, see `programs.StepProgram`), and the specs of its variables."""
 
-    run: Callable[..., tuple[Tree, ...]]
+    run: Step
     variables: Variables
 
 
@@ -300,7 +299,7 @@ def compile_step(
             say(f"The step does not fit {narrower.words}. Trying {layout.words}.")
         if sentence := large_step(config, layout.replicas, lengths[0]):
             say(sentence)
-        programs: dict[tuple[int, int], Callable[..., tuple[Tree, ...]]] = {}
+        programs: dict[tuple[int, int], Step] = {}
         for inputs, targets in lengths:
             since = time.monotonic()
             lowered = step_program(
@@ -319,13 +318,15 @@ def compile_step(
     raise T5prepError(refusal, code="device.insufficient-memory")
 
 
-def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Tree, ...]]]) -> Callable[..., tuple[Tree, ...]]:
+def _by_length(programs: Mapping[tuple[int, int], Step]) -> Step:
     """Return a step that calls the program for the lengths of its batch. `programs`: by (input, target) length."""
     if len(programs) == 1:
         return next(iter(programs.values()))
 
-    def run(*arguments: Tree) -> tuple[Tree, ...]:
-        batch = arguments[len(Variables._fields)]
-        return programs[batch["input_ids"].shape[1], batch["labels"].shape[1]](*arguments)
+    def run(
+        weights: Arrays, slots: dict[str, Arrays], step: jax.Array, copies: Arrays, batch: Arrays, rate: jax.Array
+    ) -> StepResult:
+        program = programs[batch["input_ids"].shape[1], batch["labels"].shape[1]]
+        return program(weights, slots, step, copies, batch, rate)
 
     return run

@@ -7,7 +7,7 @@ device, and `jax.export` calls the result like any other program. Lowering needs
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Generic, TypeVar
 
 import jax
 import jax.export
@@ -36,22 +36,22 @@ _DTYPES = {
 
 
 # Nested dicts and tuples (a pytree of jax, a structure of tf.nest) of arrays, of tensors, or of their specs.
-Tree: TypeAlias = Any
+Structure = TypeVar("Structure")
 
 
 @dataclasses.dataclass(frozen=True)
-class Lowered:
+class Lowered(Generic[Structure]):
     """A function as a serialized HloModuleProto, which takes and returns tensors flattened by `tf.nest`.
 
     `inputs` and `outputs` are nested like the function's arguments and result, with a tf.TensorSpec for each tensor.
     """
 
     module: bytes
-    inputs: tuple[Tree, ...]
-    outputs: Tree
+    inputs: tuple[object, ...]
+    outputs: Structure
 
 
-def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.float32) -> Lowered:
+def lower(function: Callable[..., Structure], *inputs: object, dtype: tf.DType = tf.float32) -> Lowered[Structure]:
     """Return `function` as a program for arguments like `inputs`, nested tf.TensorSpecs of static shape.
 
     dtype: the dtype of the model's products. With float32 every device multiplies in float32. Otherwise a TPU rounds operands to
@@ -60,7 +60,7 @@ def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.flo
     The tensors need no memory, so a model of 11 billion weights can be lowered on a laptop.
     """
     flat = tf.nest.flatten(inputs)
-    result: list[Tree] = []
+    result: list[Structure] = []
 
     def run(*tensors: tf.Tensor) -> list[tf.Tensor]:
         outputs = function(*tf.nest.pack_sequence_as(inputs, tensors))
@@ -80,7 +80,7 @@ def lower(function: Callable[..., Tree], *inputs: Tree, dtype: tf.DType = tf.flo
     return Lowered(module, inputs, result[0])
 
 
-def specs(like: Tree) -> Tree:
+def specs(like: Structure) -> Structure:
     """Return the tf.TensorSpecs of the arrays or jax.ShapeDtypeStructs in `like`, nested like these.
 
     >>> specs({"a": np.zeros((2, 3), np.float32)})["a"].shape

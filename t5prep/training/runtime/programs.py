@@ -14,8 +14,8 @@ from jax.sharding import PartitionSpec
 from t5prep.training.model.architecture import Config
 from t5prep.training.model.lora import merged, trained_layouts
 from t5prep.training.runtime.layout import ROWS, Layout
-from t5prep.training.runtime.lowering import Lowered, Tree, embed, lower, specs
-from t5prep.training.runtime.state import Variables
+from t5prep.training.runtime.lowering import Lowered, Structure, embed, lower, specs
+from t5prep.training.runtime.state import Arrays, Step, StepResult, Variables
 from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
 from t5prep.training.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, shape_of
@@ -33,9 +33,9 @@ class Program:
 
     name: str
     layout: Layout
-    function: Callable[..., Tree]
-    arguments: tuple[Tree, ...]
-    results: Tree
+    function: Callable[..., object]
+    arguments: tuple[object, ...]
+    results: object
     donated: tuple[int, ...] = ()
 
     @functools.cached_property
@@ -155,14 +155,24 @@ def rows_program(
     return Program(name, layout, run, (weights, placed), layout.everywhere)
 
 
-def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Tree]:
+def _step(
+    gradients: Lowered[tuple[Arrays, Sums]],
+    update: Lowered[tuple[Arrays, dict[str, Arrays], Arrays, Arrays]],
+    layout: Layout,
+) -> Step:
     """Return the function of a step: gradients on each replica, their sum over the replicas, and the update."""
     gradients_of, updated = _function(gradients, layout), _function(update, layout)
     replicas = layout.replicas
 
     def run(
-        weights: Tree, slots: Tree, step: jax.Array, copies: Tree, batch: Tree, rate: jax.Array, replica: jax.Array
-    ) -> tuple[Tree, ...]:
+        weights: Arrays,
+        slots: dict[str, Arrays],
+        step: jax.Array,
+        copies: Arrays,
+        batch: Arrays,
+        rate: jax.Array,
+        replica: jax.Array,
+    ) -> StepResult:
         of_weights, sums = gradients_of(weights, batch, step * replicas + replica[0], copies)
         if replicas > 1:
             of_weights = {name: gradient.astype(jnp.float32) for name, gradient in of_weights.items()}
@@ -182,18 +192,18 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
         )
 
     def train_step(
-        weights: Tree, slots: Tree, step: jax.Array, copies: Tree, batch: Tree, rate: jax.Array
-    ) -> tuple[Tree, ...]:
+        weights: Arrays, slots: dict[str, Arrays], step: jax.Array, copies: Arrays, batch: Arrays, rate: jax.Array
+    ) -> StepResult:
         return run(weights, slots, step, copies, batch, rate, jnp.arange(replicas, dtype=jnp.int32))
 
     return train_step
 
 
-def _function(lowered: Lowered, layout: Layout) -> Callable[..., Tree]:
+def _function(lowered: Lowered[Structure], layout: Layout) -> Callable[..., Structure]:
     """Return a jax function with the arguments and results of the TensorFlow function that was lowered."""
     run, structure = embed(lowered.module, platform=layout.platform).call, jax.tree.structure(lowered.outputs)
 
-    def call(*inputs: Tree) -> Tree:
+    def call(*inputs: object) -> Structure:
         return jax.tree.unflatten(structure, run(*jax.tree.leaves(inputs)))
 
     return call

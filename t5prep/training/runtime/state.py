@@ -1,7 +1,7 @@
 """Place the state of a run on its devices: weights, optimizer slots, and the number of finished steps."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -11,6 +11,7 @@ from t5prep.training.runtime.layout import Layout
 
 Index = tuple[slice, ...]
 Read = Callable[[Index], np.ndarray]  # returns a slice of one tensor, the part for a device
+Arrays: TypeAlias = dict[str, jax.Array]
 
 
 class Variables(NamedTuple):
@@ -21,10 +22,15 @@ class Variables(NamedTuple):
     rounding all weights in the next step. `with_copies` makes them when a run begins or resumes; they are never saved.
     """
 
-    weights: dict[str, jax.Array]
-    slots: dict[str, dict[str, jax.Array]]
+    weights: Arrays
+    slots: dict[str, Arrays]
     step: jax.Array
-    copies: dict[str, jax.Array] = {}  # noqa: RUF012 - a step returns new ones, and changes none
+    copies: Arrays = {}  # noqa: RUF012 - a step returns new ones, and changes none
+
+
+# (*Variables, batch, learning rate) → (*Variables, metrics)
+StepResult: TypeAlias = tuple[Arrays, dict[str, Arrays], jax.Array, Arrays, jax.Array]
+Step: TypeAlias = Callable[..., StepResult]
 
 
 def put_array(read: Read, like: jax.ShapeDtypeStruct) -> jax.Array:
