@@ -123,7 +123,7 @@ def failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     prepared(source, folder / "here", **{**choices, "runner": "local"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparing.Finish, "__call__", fails)
-        with raises(T5prepError, "pipeline.failure"):
+        with raises(T5prepError, "output.no-space"):
             prepared(source, out, **choices)
     out.rename(folder / "failed")
     return Failed(source, out, choices, bytes_of(folder / "here"))

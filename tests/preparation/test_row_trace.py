@@ -529,7 +529,7 @@ def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path
         tracer = tracer_of(near / "d")
         life = vars(tracer.trace("1002"))
         (note,) = life["notes"]
-        assert ("does not exist" if how == "gone" else "another checksum") in note
+        assert ("does not exist" if how == "gone" else "its checksum differs") in note
         assert (life["record"], life["source"], life["split"]) == (
             full_trace["record"],
             {"file": "a.csv", "row": 3, "byte": None, "bytes": None},
