@@ -93,7 +93,7 @@ def show(as_json: bool) -> None:
 @cache_command.command("clear")
 @click.argument("kinds", nargs=-1, required=True)
 def clear(kinds: tuple[str, ...]) -> None:
-    """Remove all of KINDS (tokenized, sources, plan, tables, programs).
+    """Remove all of KINDS (tokenized, sources, plan, tables, programs, answers).
 
     \b
     Example:

@@ -23,6 +23,7 @@ KINDS = {
     "plan": "answers of the TPU compiler",
     "tables": "tables of texts, for `explore`",
     "programs": "compiled programs of training and predicting",
+    "answers": "counts of finished files of `predict`",
 }
 _LEFTOVER_SECONDS = 600  # an unfinished file of this age was left by a killed process
 

@@ -7,7 +7,6 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +31,7 @@ from t5prep.training.embed.vectors import Encoder
 from t5prep.training.log import say
 from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.weight_layout import of_encoder
-from t5prep.training.model.weights import COMPARED_ROWS
+from t5prep.training.model.weights import fingerprint
 from t5prep.training.predict import rows as rows_of
 from t5prep.training.predict.predictor import WINDOW, bucket
 from t5prep.training.predict.rows import Question, Rows
@@ -302,7 +301,10 @@ class Embedding:
         opened, words = self._opened, self._words
         files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
         return {
-            "model": {"type": opened.config.model_type, "weights": _fingerprint(opened)},
+            "model": {
+                "type": opened.config.model_type,
+                "weights": fingerprint(opened.config, opened.weights, of_encoder(opened.config)),
+            },
             "tokenizer": words.sha256,
             "filters": list(self._filters),
             "source": {
@@ -346,28 +348,6 @@ def _choose(
         "To apply the recipe, remove --pooling."
     )
     return output, None
-
-
-def _fingerprint(opened: run.Model) -> str:
-    """Return a digest of the encoder's embeddings, norms and biases, and of one row of each matrix.
-
-    It tells two models apart without reading all weights, which would take minutes for a T5-XXL. Training changes every row
-    of a matrix, so one is enough. Of the embeddings it changes only the rows of tokens in its data, so all are read.
-    """
-    digest = hashlib.sha256(repr(opened.config).encode())
-    for name, layout in of_encoder(opened.config).items():
-        digest.update(name.encode())
-        full_slice, (rows, *other_sizes) = slice(None), layout.shape[layout.stacked_axes :]
-        parts: list[tuple[slice, ...]] = [(full_slice, slice(0, 1))]
-        if not layout.transposed:
-            begins = range(0, rows, COMPARED_ROWS)
-            parts = [
-                (slice(begin, min(begin + COMPARED_ROWS, rows)), *(full_slice for _ in other_sizes)) for begin in begins
-            ]
-        for part in parts:
-            rows_here = opened.weights[name][(*(full_slice,) * layout.stacked_axes, *part)]
-            digest.update(np.ascontiguousarray(rows_here, "<f4").tobytes())
-    return digest.hexdigest()
 
 
 def _dumped(value: JSON) -> str:

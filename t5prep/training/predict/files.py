@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
@@ -9,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, TypedDict
 
-from t5prep.errors import OutputError, UsageError, did_you_mean
-from t5prep.io import atomic_files
+from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
+from t5prep.io import atomic_files, paths, store
 from t5prep.json_values import JSON, JSONObject
 from t5prep.training.predict.predictor import Answer
 
@@ -144,6 +145,27 @@ class _Journal(TypedDict, total=False):
     counts: dict[str, Any]
 
 
+def finished_counts(path: Path, *, identity: JSONObject) -> JSONObject | None:
+    """Return the counts of an answer file that a run with this `identity` finished, and that is unchanged since; else None."""
+    with contextlib.suppress(OSError, T5prepError):
+        cache, name = _cache_of(path, version=paths.version(str(path)), identity=identity)
+        if (content := cache.get(name)) is not None:
+            _journal_of(path).unlink(missing_ok=True)  # left if the run was killed after the last rename
+            counts: JSONObject = json.loads(content)
+            return counts
+    return None
+
+
+def _cache_of(path: Path, *, version: str, identity: JSONObject) -> tuple[store.Store, str]:
+    """Return the cache of the counts of finished files, and the name of this file in it. Raises UsageError without a home."""
+    facts = json.dumps([str(path.absolute()), version, identity], sort_keys=True)
+    return store.Store(str(store.root() / "answers"), ".json"), hashlib.sha256(facts.encode()).hexdigest()
+
+
+def _journal_of(path: Path) -> Path:
+    return path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
+
+
 class AnswerFile:
     """Append text to a file piece by piece, and sync each piece to the disk before the next.
 
@@ -160,7 +182,7 @@ class AnswerFile:
                 f"{path} is a directory. Name a file in it: --out {path / 'answers.jsonl'}", code="output.directory"
             )
         self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
-        self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
+        self._journal = _journal_of(path)
         self._identity: JSONObject = json.loads(json.dumps(identity))
         with _explained(path):
             if path.exists() and not fresh and not self._journal.exists():
@@ -211,12 +233,18 @@ class AnswerFile:
             journal = {"identity": self._identity, "done": answer_count, "bytes": self._file.tell(), "counts": counts}
             atomic_files.write_scratch(self._journal, json.dumps(journal).encode())
 
-    def finish(self, text: str) -> None:
-        """Write the last text, and rename the temporary file to its final name."""
+    def finish(self, text: str, *, counts: JSONObject) -> None:
+        """Write the last text, and rename the temporary file to its final name. The cache keeps the final `counts`."""
         with _explained(self._path):
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
             os.fsync(self._file.fileno())
+            with contextlib.suppress(
+                T5prepError
+            ):  # without a cache, the same command finds the file and refuses to replace it
+                version = paths.version(str(self._text))
+                cache, name = _cache_of(self._path, version=version, identity=self._identity)
+                cache.put(name, json.dumps(counts).encode())
             os.replace(self._text, self._path)
             self._journal.unlink(missing_ok=True)
         self._file.close()

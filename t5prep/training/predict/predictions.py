@@ -4,9 +4,9 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from t5prep import sources
 from t5prep.errors import UsageError
@@ -15,8 +15,10 @@ from t5prep.io.progress import number_of
 from t5prep.json_values import JSON, JSONObject
 from t5prep.options.models import PredictOptions
 from t5prep.sources import Resolved
+from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weights import fingerprint
 from t5prep.training.predict import rows
-from t5prep.training.predict.files import AnswerFile, Writer, of_name
+from t5prep.training.predict.files import AnswerFile, Writer, finished_counts, of_name
 from t5prep.training.predict.predictor import Answer, Predictor
 from t5prep.training.predict.rows import Rows
 from t5prep.training.run import run
@@ -48,6 +50,11 @@ class Counts:
     def saved(self) -> JSONObject:
         """Return the counts as a JSON object."""
         return {**vars(self), "missing": dict(self.missing)}
+
+    @classmethod
+    def of_saved(cls, saved: Mapping[str, Any]) -> "Counts":
+        """Return the counts that `saved` returned."""
+        return cls(**{**saved, "missing": collections.Counter(saved["missing"])})
 
     def lines(self, *, limit: int, longest: int, splits: bool) -> list[str]:
         """Return a message for the user about each count that is not 0, except `rows`.
@@ -126,6 +133,8 @@ class Predictions:
     ) -> int:
         """Write all answers to the file `out`, or resume the file of a killed run; return the number of answers found there.
 
+        A file that the same command finished is not written again.
+
         `to`: text, jsonl, csv, tsv or json; "" for the format of the file's ending, or text. `fresh`: start from scratch.
         `watch` is called with each list of answers. Raises OutputError, and UsageError if `out` is one of the input's files.
         """
@@ -142,10 +151,14 @@ class Predictions:
                 self.write_to(stream, to=to, watch=watch)
             return 0
         writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
-        with contextlib.closing(AnswerFile(path, identity=self.identity(to=to), fresh=fresh)) as file:
+        identity = self.identity(to=to)
+        if not fresh and (counts := finished_counts(path, identity=identity)) is not None:
+            self.counts = Counts.of_saved(counts)
+            return self.counts.rows
+        with contextlib.closing(AnswerFile(path, identity=identity, fresh=fresh)) as file:
             answer_count = resumed_count = file.done
             if answer_count:
-                self.counts = Counts(**{**file.counts, "missing": collections.Counter(file.counts["missing"])})
+                self.counts = Counts.of_saved(file.counts)
                 writer.going_on()
             header = "" if answer_count else writer.begin()
             for answers in self.windows(skip=answer_count):
@@ -154,7 +167,7 @@ class Predictions:
                 header = ""
                 if watch:
                     watch(answers)
-            file.finish(header + writer.end())
+            file.finish(header + writer.end(), counts=self.counts.saved())
         return resumed_count
 
     def write_to(self, stream: TextIO, *, to: str, watch: Callable[[list[Answer]], None] | None = None) -> None:
@@ -178,8 +191,12 @@ class Predictions:
     def identity(self, *, to: str) -> JSONObject:
         """Return everything that the bytes of an answer file depend on, as JSON. A killed run resumes only if it is unchanged."""
         files: list[JSON] = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
+        config = self.opened.config
+        layouts = {name: weight_layouts(config)[name] for name in self.opened.weights}
         return {
-            "model": [self.opened.name, self.opened.state.step if self.opened.state else 0],
+            "model": [self.opened.name, fingerprint(config, self.opened.weights, layouts)],
+            "tokenizer": self.predictor.tokenizer.sha256,
+            "datasets": [manifest.digest for manifest in self.opened.manifests],
             "source": [self.source.revision, files],
             "options": [
                 self._options.rows.identity(),

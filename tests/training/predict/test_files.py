@@ -22,7 +22,7 @@ def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
     first.add("one\n", answer_count=1, counts={})
 
     def late(file: Any, operation: int) -> None:
-        first.finish("two\n")
+        first.finish("two\n", counts={})
         lock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
@@ -39,7 +39,7 @@ def test_on_a_file_system_without_locks_answers_are_written_all_the_same(
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    AnswerFile(tmp_path / "answers.txt", identity={}).finish("one\n")
+    AnswerFile(tmp_path / "answers.txt", identity={}).finish("one\n", counts={})
     assert (tmp_path / "answers.txt").read_text() == "one\n"
 
 

@@ -1,6 +1,7 @@
 """Raw rows through the task of a run: one answer for each row, in its order, whatever stands in it."""
 
 import csv
+import dataclasses
 import gzip
 import json
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import answering
+import numpy as np
 import preparing
 import pyarrow
 import pyarrow.parquet
@@ -21,6 +23,7 @@ from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.io import signals
 from t5prep.options.fields import build
 from t5prep.options.models import PredictOptions
+from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.predict import files, predictions, predictor
 from t5prep.training.run import run
 
@@ -298,6 +301,74 @@ def test_killed_and_started_again_the_file_is_the_same(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "rows.csv", "whole"]
     with raises(UsageError, "output.source-overwrite"):
         ask(table)
+
+
+def ask_again(source: Path, out: Path, *, fresh: bool = False) -> predictions.Predictions:
+    asking = start_predictions("so_quality", source, batch=2, max_length=64)
+    asking.write(out, fresh=fresh)
+    return asking
+
+
+def test_the_same_command_finds_its_finished_file(
+    copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(9))
+    out, unlink = tmp_path / "out.jsonl", Path.unlink
+
+    def killed(path: Path, **_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ask_again(table, out)
+    monkeypatch.setattr(Path, "unlink", unlink)
+    content, status = out.read_bytes(), out.stat()
+    for _ in range(2):
+        asking = ask_again(table, out)
+        assert asking.counts.rows == 9
+        assert (out.read_bytes(), out.stat().st_mtime_ns) == (content, status.st_mtime_ns)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "rows.csv"]
+    out.write_text("edited by hand\n")
+    with raises(OutputError, "output.exists"):
+        ask_again(table, out)
+    ask_again(table, out, fresh=True)
+    assert out.read_bytes() == content
+    preparing.write_csv(table, preparing.questions(8))
+    with raises(OutputError, "output.exists"):
+        ask_again(table, out)
+
+
+def test_another_model_of_the_same_name_neither_resumes_nor_finds_the_file(
+    copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was trained again has the path and the steps of the earlier one."""
+    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(200))
+    name, layout = next(iter(weight_layouts(answering.TINY).items()))
+    open_model = run.open_model
+
+    def train(value: float) -> None:
+        weights = {name: np.full(layout.shape, value, np.float32)}
+        monkeypatch.setattr(
+            run, "open_model", lambda *given, **named: dataclasses.replace(open_model(*given, **named), weights=weights)
+        )
+
+    train(1.0)
+    ask_again(table, tmp_path / "finished.jsonl")
+    add = files.AnswerFile.add
+
+    def killed(file: files.AnswerFile, text: str, **arguments: Any) -> None:
+        add(file, text, **arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.AnswerFile, "add", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ask_again(table, tmp_path / "out.jsonl")
+    monkeypatch.setattr(files.AnswerFile, "add", add)
+    train(2.0)
+    with raises(OutputError, "output.different-settings", "model"):
+        ask_again(table, tmp_path / "out.jsonl")
+    with raises(OutputError, "output.exists"):
+        ask_again(table, tmp_path / "finished.jsonl")
 
 
 def test_a_table_keeps_its_columns(copies: None, tmp_path: Path) -> None:
