@@ -116,7 +116,10 @@ def test_a_signal_while_the_command_line_is_read_is_a_sentence(monkeypatch: pyte
 
     monkeypatch.setattr(click.Group, "parse_args", interrupted)
     result = CliRunner().invoke(main, ["verify", "data"])
-    assert (result.exit_code, result.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: Stopped. The same command starts from the beginning. [terminal.interrupted]\n",
+    )
 
 
 def test_an_error_ends_the_process_at_once_where_jax_may_compute() -> None:

@@ -72,7 +72,7 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
     error_output = run.communicate(timeout=600)[1]
     assert run.returncode == 1
     assert [line for line in error_output.splitlines() if "SentencePiece tokenizes" not in line] == [
-        "Error: Stopped. The same command goes on: what was done is kept."
+        "Error: Stopped. The same command resumes where it stopped. [terminal.interrupted]"
     ]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     assert sum(split.records for split in verify(out).splits.values()) == 6000
@@ -99,7 +99,11 @@ def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path:
     run.send_signal(number)
     (tmp_path / "sent").touch()
     outputs = run.communicate(timeout=300)
-    assert (run.returncode, *outputs) == (1, "ended\n", "Error: Stopped. The same command begins again.\n")
+    assert (run.returncode, *outputs) == (
+        1,
+        "ended\n",
+        "Error: Stopped. The same command starts from the beginning. [terminal.interrupted]\n",
+    )
 
 
 def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:

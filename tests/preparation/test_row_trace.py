@@ -585,7 +585,7 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
         addresses.remember(uri)
         tracer_of(data).trace("1002")
         assert len(resolved_uris) == 1
-        assert f"Reading the source again: {displayed_uri}" in capsys.readouterr().err
+        assert f"Reading the source that the manifest names: {displayed_uri}" in capsys.readouterr().err
 
 
 def test_escapes_and_half_surrogates_do_nothing(grouped: Path) -> None:
@@ -633,7 +633,7 @@ def test_a_file_that_a_manifest_names_as_its_task_is_not_run(tmp_path: Path) -> 
     ).sealed()
     (data / manifest.NAME).write_text(dataset_manifest.dumps())
     (note,) = t5prep.why("1003", data)["notes"]
-    assert "no task named" in note
+    assert "No task is named" in note
     assert run("report", data, "--out", tmp_path / "page.html").exit_code == 0
     assert not (tmp_path / "ran").exists()
 
@@ -645,7 +645,7 @@ def test_an_id_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
     broken = framing.framed({"id": [b"1003\xff"], "input_ids": [1], "labels": [1]})
     (data / shard.name).write_bytes(broken)
     refused = run("why", "1003", "--data", data)
-    assert (refused.exit_code, "is none that t5prep wrote" in refused.output) == (1, True)
+    assert (refused.exit_code, "[dataset.damaged]" in refused.output) == (1, True)
 
 
 @pytest.mark.parametrize(

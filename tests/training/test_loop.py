@@ -312,7 +312,10 @@ cli.main(["doctor"])
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
     command = [sys.executable, "-m", "stops"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert (result.returncode, result.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+    assert (result.returncode, result.stderr) == (
+        1,
+        "Error: Stopped. The same command starts from the beginning. [terminal.interrupted]\n",
+    )
 
 
 def test_a_stop_does_not_take_jax_down_while_it_computes(tmp_path: Path) -> None:
@@ -331,7 +334,10 @@ cli.main(["doctor"])
     result = subprocess.run(
         [sys.executable, "-m", "stops"], capture_output=True, text=True, check=False, env=environment
     )
-    assert (result.returncode, result.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+    assert (result.returncode, result.stderr) == (
+        1,
+        "Error: Stopped. The same command starts from the beginning. [terminal.interrupted]\n",
+    )
 
 
 @pytest.mark.slow
