@@ -99,19 +99,23 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def _forget_clients(monkeypatch: pytest.MonkeyPatch, home: Path, *, endpoint: str) -> None:
     """huggingface_hub and kagglehub read some of their settings when imported, and keep one client for a process."""
     import huggingface_hub.constants as hub
-    import kagglehub.clients
     import kagglehub.config
     from huggingface_hub.utils import close_session
 
     close_session()
-    monkeypatch.setattr(
-        kagglehub.clients, "get_user_agent", functools.partial(_call_once, kagglehub.clients.get_user_agent)
-    )
+    make_user_agent_once(monkeypatch)
     monkeypatch.setattr(hub, "ENDPOINT", endpoint)
     monkeypatch.setattr(hub, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
     monkeypatch.setattr(hub, "HF_HUB_CACHE", str(home / "huggingface" / "hub"))
     monkeypatch.setattr(hub, "HF_TOKEN_PATH", str(home / "huggingface" / "token"))
     monkeypatch.setattr(kagglehub.config, "DEFAULT_KAGGLE_CREDENTIALS_FOLDER", str(home / ".kaggle"))
+
+
+def make_user_agent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all clients of kagglehub in this process share a user agent."""
+    from kagglehub import clients
+
+    monkeypatch.setattr(clients, "get_user_agent", functools.partial(_call_once, clients.get_user_agent))
 
 
 @functools.cache

@@ -188,8 +188,8 @@ def _draw_tokens(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, 
     config = FAMILIES["t5"]
     draws = len(uniform)
     ids, mask = (np.repeat(x[:1], draws, axis=0) for x in _inputs(config.vocab_size, 3))
-    run = tf.function(functools.partial(search, options=options), jit_compile=True, autograph=False)
-    got = run(_sharp(config, 3), config, tf.constant(ids), tf.constant(mask), uniform=tf.constant(uniform[:, None]))
+    inputs = tf.constant(ids), tf.constant(mask)
+    got = search(_sharp(config, 3), config, *inputs, options=options, uniform=tf.constant(uniform[:, None]))
     return got[0].numpy()[:, 0], got[1].numpy()[:, 0]
 
 
@@ -209,7 +209,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     batch = {"input_ids": ids[:1], "attention_mask": mask[:1], "labels": np.array([[2]], np.int32)}
     logits = forward(_sharp(config, 3), config, {k: tf.constant(v) for k, v in batch.items()}).numpy()[0, 0]
     uniform = np.random.default_rng(0).random((4000, 1), np.float32)
-    for temperature, top_k, top_p in ((1.0, 0, 0.5), (0.7, 5, 1.0), (2.0, 8, 0.8)):  # each is compiled
+    for temperature, top_k, top_p in ((1.0, 0, 0.5), (0.7, 5, 1.0), (2.0, 8, 0.8)):
         options = Generation(max_length=1, sample=True, temperature=temperature, top_k=top_k, top_p=top_p, scores=True)
         tokens, scores = _draw_tokens(options, uniform)
         shares = np.exp(logits / temperature - (logits / temperature).max())
