@@ -183,13 +183,14 @@ def test_nothing_follows_the_end() -> None:
             assert not any(row[row.index(config.eos_token_id) + 1 :])
 
 
-def _draw_tokens(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _draw_tokens(options: Generation, uniform: np.ndarray, *, compiled: bool) -> tuple[np.ndarray, np.ndarray]:
     """Tokens drawn for one input again and again (a row for each draw of `uniform`, [draws, length]), and scores."""
     config = FAMILIES["t5"]
     draws = len(uniform)
     ids, mask = (np.repeat(x[:1], draws, axis=0) for x in _inputs(config.vocab_size, 3))
-    inputs = tf.constant(ids), tf.constant(mask)
-    got = search(_sharp(config, 3), config, *inputs, options=options, uniform=tf.constant(uniform[:, None]))
+    run = functools.partial(search, options=options)
+    run = tf.function(run, jit_compile=True, autograph=False) if compiled else run
+    got = run(_sharp(config, 3), config, tf.constant(ids), tf.constant(mask), uniform=tf.constant(uniform[:, None]))
     return got[0].numpy()[:, 0], got[1].numpy()[:, 0]
 
 
@@ -211,7 +212,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     uniform = np.random.default_rng(0).random((4000, 1), np.float32)
     for temperature, top_k, top_p in ((1.0, 0, 0.5), (0.7, 5, 1.0), (2.0, 8, 0.8)):
         options = Generation(max_length=1, sample=True, temperature=temperature, top_k=top_k, top_p=top_p, scores=True)
-        tokens, scores = _draw_tokens(options, uniform)
+        tokens, scores = _draw_tokens(options, uniform, compiled=bool(top_k) and top_p < 1)
         shares = np.exp(logits / temperature - (logits / temperature).max())
         order = np.argsort(-shares, kind="stable")
         candidates = order[: top_k or len(order)]
