@@ -72,4 +72,4 @@ def test_without_an_accelerator_it_is_one_sentence(tmp_path: Path) -> None:
         main, ["train", "--check-step", "--data", "d", "--model", "tiny", "--out", str(tmp_path / "r")]
     )
     assert result.exit_code == 1
-    assert result.stderr.strip().endswith("and none was named: add --tpu local, or --gpus.")
+    assert result.stderr.strip().endswith("Add --tpu local or --gpus. [option.missing]")
