@@ -108,7 +108,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("options", "how", "message"), REFUSED, ids=[row[2] for row in REFUSED])
+@pytest.mark.parametrize(("options", "how", "message"), REFUSED, ids=[row[2][0] for row in REFUSED])
 def test_what_cannot_be_parted_is_refused(tmp_path, options, how, message):
     write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | how))
     with raises(T5prepError, *message):
