@@ -62,7 +62,8 @@ def run(code: bytes, *, file: str) -> types.ModuleType:
     try:
         exec(compile(code, file, "exec"), module.__dict__)
     except SyntaxError as error:
-        raise TaskError(f"{file}, line {error.lineno}: {error.msg}.", code="task.syntax-error") from error
+        location = f"{file}, line {error.lineno}" if error.lineno else file
+        raise TaskError(f"{location}: {error.msg}.", code="task.syntax-error") from error
     except (Exception, SystemExit) as error:
         raise TaskError(
             f"{line_of(error, file) or file}: {describe_error(error)}.", code="task.import-failure"

@@ -489,15 +489,15 @@ def _read(key: str, value: JSON, kind: type) -> object:
         if kind is int and not isinstance(value, int):
             if float(value) != int(float(value)):
                 raise ValueError(value)
-            return int(float(value))
-        if isinstance(value, bool) != (kind is bool):
+            value = int(float(value))
+        if isinstance(value, bool) != (kind is bool) or (kind is int and abs(value) >= 1 << 63):
             raise ValueError(value)
         if kind is float and not math.isfinite(float(value)):
             raise ValueError(value)
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError):
         type_name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
-        raise UsageError(f"{key} is {value!r}, but must be {type_name}.", code="setting.malformed") from None
+        raise UsageError(f"{key} is {value!r:.60}, but must be {type_name}.", code="setting.malformed") from None
 
 
 def _check(config: TrainConfig) -> None:

@@ -299,3 +299,11 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
         return
     with raises(UsageError, *said):
         checks.check_data(config, [manifest])
+
+
+@pytest.mark.parametrize("value", [10**400, "1e300", 2**63, -(2**63)])
+def test_a_whole_number_has_64_bits(value: object) -> None:
+    """A recipe may hold any; the schedule of 10^400 steps overflowed."""
+    with raises(UsageError, "setting.malformed", "steps") as caught:
+        configs.build({"steps": value})
+    assert len(str(caught.value)) < 200
