@@ -39,13 +39,13 @@ _SCRIPT = Path(__file__).parents[1] / ".ci" / "engines"
 _JAVA = "sudo apt-get install -y default-jre-headless   (or any Java 11 or 17: https://adoptium.net)"
 
 
-class Missing(NamedTuple):
+class MissingDependency(NamedTuple):
     """A program or package that an engine needs and this machine lacks.
 
-    `what` is its name, `engine` the `--runner` that needs it, and `command` the shell command that installs it.
+    `name` is its name, `engine` the `--runner` that needs it, and `command` the shell command that installs it.
     """
 
-    what: str
+    name: str
     engine: str
     command: str
 
@@ -109,19 +109,19 @@ def _installed(module: str) -> bool:
         return False
 
 
-def missing() -> list[Missing]:
+def missing() -> list[MissingDependency]:
     """Return the programs and packages that engines lack on this machine. The list is empty if every engine can run."""
     lacks = []
     if not prism():
         command = f"GOBIN={folder()}/bin go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"
         go = "" if shutil.which("go") else "sudo apt-get install -y golang-go && "
-        lacks.append(Missing("Prism", "prism", go + command))
+        lacks.append(MissingDependency("Prism", "prism", go + command))
     if not shutil.which("java"):
-        lacks.append(Missing("Java", "flink", _JAVA))
+        lacks.append(MissingDependency("Java", "flink", _JAVA))
     if not flink_job_server() and _SCRIPT.exists():
-        lacks.append(Missing("Flink's job server", "flink", f"bash {_SCRIPT}"))
+        lacks.append(MissingDependency("Flink's job server", "flink", f"bash {_SCRIPT}"))
     if not _installed("google.cloud.dataflow"):
-        lacks.append(Missing("the Dataflow client", "dataflow", install_command("dataflow")))
+        lacks.append(MissingDependency("the Dataflow client", "dataflow", install_command("dataflow")))
     return lacks
 
 

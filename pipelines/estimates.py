@@ -107,7 +107,7 @@ class Forecast:
         specs = collections.Counter(
             spec.split
             for spec in shards.plan_shards(
-                self.records, self.record_bytes, shards=settings.shards, drawn=bool(settings.splits)
+                self.records, self.record_bytes, shards=settings.shards, drawn_by_id=bool(settings.splits)
             )
         )
         splits = ", ".join(
@@ -167,7 +167,7 @@ def forecast(
 
     `sampled_bytes` is the size of the whole sample, and `places` the number of positions in a Parquet file.
     """
-    work = dataclasses.replace(work, kept="", spool="")
+    work = dataclasses.replace(work, cache_folder="", spool="")
     settings, task = work.job.settings, steps.staged_of(work.job).task
     unlimited = dataclasses.replace(settings, limit=None)
     groups = _group_files(list(row_limit.limited_files(source.files, unlimited, task)), settings)
@@ -192,10 +192,10 @@ def forecast(
             )  # a warm-up: loading the tokenizer and decoding a file up to this row is not timed
             began = time.process_time()  # not the clock, which also counts other programs
             sorted_block = work.sort(block)
-            took = time.process_time() - began
+            processor_seconds = time.process_time() - began
             sample.merge(sorted_block.totals)
-            sampled, timed = sampled + block.size, timed + took
-            seconds += times * took
+            sampled, timed = sampled + block.size, timed + processor_seconds
+            seconds += times * processor_seconds
             rows += times * block.rows
             spilled += times * len(sorted_block.spill.data)
             sketched += times * (sorted_block.sketch.size if sorted_block.sketch else 0)

@@ -14,7 +14,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsMultiMap, AsSideInput, AsSingleton
 
 from pipelines import flow, pieces
-from pipelines.kept import FOUND, MADE, JobResults
+from pipelines.job_results import CACHE_HITS, CACHE_MISSES, JobResults
 from pipelines.pieces import Stored
 from t5prep.errors import OutputError
 
@@ -39,7 +39,7 @@ class Graph:
             match [collections[source] for source in stage.elements]:
                 case []:
                     # Beam calls a step only for an element: one None starts the step of a stage without inputs.
-                    elements = self._pipeline | f"{stage.name}Once" >> beam.Create([None])
+                    elements = self._pipeline | f"{stage.name}CachedStep" >> beam.Create([None])
                 case [elements]:
                     pass
                 case several:
@@ -58,7 +58,7 @@ class Graph:
             case flow.Call():
                 return elements | name >> beam.Map(called_once, step=stage.step, **sides)
             case flow.Map():
-                once = Once(self._kept, name, stage.step, stage.cache_name, stage.cache_file, stage.stored)
+                once = CachedStep(self._kept, name, stage.step, stage.cache_name, stage.cache_file, stage.stored)
                 step = once if stage.cache_name or stage.stored else stage.step
                 return elements | name >> beam.FlatMap(called, step=step, **sides)
             case flow.Filter():
@@ -96,15 +96,15 @@ def is_of(element: Any, *, type: type) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Once:
+class CachedStep:
     """Call the step of a stage for an element, or return the results that an earlier run of the job cached.
 
-    * `kept`: the cached results of the job.
+    * `job_results`: the cached results of the job.
     * `stage`: the name of the stage.
     * `cache_name`, `cache_file`, `stored`: as in `flow.Map`.
     """
 
-    kept: JobResults
+    job_results: JobResults
     stage: str
     step: Callable[..., Iterable[object]]
     cache_name: Callable[[object], str] | None
@@ -115,19 +115,19 @@ class Once:
         """Return the results of the step; the bytes of `stored` types are in a file. Raises OutputError."""
         if self.cache_name is None:
             assert isinstance(element, tuple)
-            file = self.kept.rows_of(f"{self.stage}-{element[0]}")  # a group, named by its key
+            file = self.job_results.rows_of(f"{self.stage}-{element[0]}")  # a group, named by its key
             return pieces.store(self.step(element, **sides), file, types=self.stored)
         if not (name := self.cache_name(element)):
             return list(self.step(element, **sides))
-        file = self.kept.rows_of(name) if self.stored else self.cache_file(element) if self.cache_file else ""
-        cached_results = self.kept.find(name, file=file)
-        Metrics.counter("t5prep", MADE if cached_results is None else FOUND).inc()
+        file = self.job_results.rows_of(name) if self.stored else self.cache_file(element) if self.cache_file else ""
+        cached_results = self.job_results.find(name, file=file)
+        Metrics.counter("t5prep", CACHE_MISSES if cached_results is None else CACHE_HITS).inc()
         if cached_results is not None:
             return cached_results
         results = self.step(element, **sides)
         results_to_cache = pieces.store(results, file, types=self.stored) if self.stored else list(results)
         with contextlib.suppress(OutputError):  # a full disk prevents only the caching
-            self.kept.keep(name, results_to_cache, file=file)
+            self.job_results.keep(name, results_to_cache, file=file)
         return results_to_cache
 
 

@@ -233,7 +233,7 @@ class LocalProgress:
 
     def __init__(self, work: PrepareBlock, *, total: int) -> None:
         self._progress = Progress("preparing", total=total)
-        self._kept = Path(work.kept) if work.kept else None
+        self._kept = Path(work.cache_folder) if work.cache_folder else None
         self._limit = store.limit()
         self._began = time.time()
         self._blocks = self._found = self._bytes_found = self._placed = 0
@@ -257,8 +257,8 @@ class LocalProgress:
         self._progress.add(bytes=round(block.size * block.packing), rows=block.rows)
         self._placed += sum(totals.record_bytes.values())
         self._blocks += 1
-        self._found += totals.found
-        self._bytes_found += block.size if totals.found else 0
+        self._found += totals.cached_blocks
+        self._bytes_found += block.size if totals.cached_blocks else 0
         self._since += block.size
         if _KEPT_OF_TEXT * self._since >= max(self._room / 4, self._limit / 64):
             self._bound()

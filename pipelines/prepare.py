@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
-from pipelines.kept import FOUND, MADE, NOTHING, JobResults
+from pipelines.job_results import CACHE_HITS, CACHE_MISSES, NOTHING, JobResults
 from pipelines.local import Local, LocalProgress
 from pipelines.run_options import RunOptions
 from pipelines.stages import Finish, OneDisk, Shuffle
@@ -68,24 +68,24 @@ def prepare_resolved(request: PrepareRequest) -> Manifest:
     pool.exit_if_respawned_script()
     run, price = request.run, _price(request)
     engines.require(run.runner, arguments=request.beam_options, out=request.out)
-    decided = _decide(request)
-    source = decided.source
+    resolved = _resolve_request(request)
+    source = resolved.source
     with output_folder.claimed(
-        request.out, new_identity=decided.same, overwrite=run.overwrite, goes_on=run.runner != "local"
+        request.out, new_identity=resolved.identity, overwrite=run.overwrite, resumes=run.runner != "local"
     ) as out:
         folder = paths.join(out, output_folder.SPOOL)
         if run.runner == "dataflow":
             # Dataflow's workers cannot read files of this machine.
             source = steps.shared(source, folder=folder)
-        job = _staged(decided._replace(source=source), request.definition, folder=folder)
-        finish = Finish(job, dataclasses.replace(source, files=()), out, decided.digests)
+        job = _stage_job(resolved._replace(source=source), request.definition, folder=folder)
+        finish = Finish(job, dataclasses.replace(source, files=()), out, resolved.digests)
         if run.runner == "local":
             return _run_here(request, finish, source=source)
         work = PrepareBlock(job)
         if price or run.runner != "prism":
             estimate = estimates.forecast(work, source=source)
-            print(estimate.text(out=out, settings=decided.settings, runner=run.runner, price=price), file=sys.stderr)
-        results = JobResults.of(job, out, earlier=decided.digests.values(), fresh=run.fresh)
+            print(estimate.text(out=out, settings=resolved.settings, runner=run.runner, price=price), file=sys.stderr)
+        results = JobResults.of(job, out, earlier=resolved.digests.values(), fresh=run.fresh)
         _run(request, work=work, finish=finish, results=results, source_bytes=sum(file.bytes for file in source.files))
         return load(out)
 
@@ -95,13 +95,13 @@ def _price(request: PrepareRequest) -> Price | None:
     return estimates.parse_price(request.run.price) if request.run.price else None
 
 
-class _Decided(NamedTuple):
+class _ResolvedRequest(NamedTuple):
     """The result of all checks that happen before anything is written: the choices, the source with its files, and the identity.
 
     * `leaks`: the texts of evaluation sets, which no row may contain.
     * `earlier`: the texts of earlier datasets, which no row may repeat.
     * `digests`: for each earlier dataset, the digest of its manifest.
-    * `same`: the identity of the dataset. A folder may only hold a dataset with the same one.
+    * `identity`: the identity of the dataset. A folder may only hold a dataset with the same one.
     """
 
     settings: Settings
@@ -110,10 +110,10 @@ class _Decided(NamedTuple):
     leaks: evaluation_sets.Leaks | None
     earlier: EarlierTexts | None
     digests: dict[str, str]
-    same: output_folder.Identity
+    identity: output_folder.Identity
 
 
-def _decide(request: PrepareRequest) -> _Decided:
+def _resolve_request(request: PrepareRequest) -> _ResolvedRequest:
     """Check the request and return what is to be prepared, without writing anything. Raises T5prepError."""
     out = request.out
     if "\0" in out:
@@ -144,19 +144,19 @@ def _decide(request: PrepareRequest) -> _Decided:
     digests = {data: dataset.manifest.digest for data, dataset in datasets.items()}
     files = sorted((file.name, file.bytes) for file in source.files)
     identity = output_folder.Identity(settings, loaded.sha256, definition.sha256 if definition.file else "", files)
-    return _Decided(settings, source, loaded, leaks, earlier, digests, identity)
+    return _ResolvedRequest(settings, source, loaded, leaks, earlier, digests, identity)
 
 
-def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
+def _stage_job(resolved: _ResolvedRequest, definition: Definition, *, folder: str) -> Job:
     """Write the files that workers need into `folder`, and return the job. Raises OutputError."""
     return steps.stage(
-        decided.settings,
+        resolved.settings,
         task=definition,
-        source=decided.source,
-        tokenizer=decided.tokenizer,
+        source=resolved.source,
+        tokenizer=resolved.tokenizer,
         folder=folder,
-        against=decided.leaks,
-        earlier=decided.earlier,
+        against=resolved.leaks,
+        earlier=resolved.earlier,
     )
 
 
@@ -213,7 +213,7 @@ def _run(
         counters = pipeline_result.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
         hits, misses = (
             sum(counter.result or 0 for counter in counters if counter.key.metric.name == name)
-            for name in (FOUND, MADE)
+            for name in (CACHE_HITS, CACHE_MISSES)
         )
         if hits:
             print(
@@ -340,15 +340,15 @@ def forecast(
         run, price = request.run, _price(request)
         if run.runner == "local":
             engines.require(run.runner, arguments=beam_options)
-        decided = _decide(request)
+        resolved = _resolve_request(request)
         if not run.overwrite:
-            output_folder.refuse_another(out, new_identity=decided.same)
+            output_folder.refuse_another(out, new_identity=resolved.identity)
         with atomic_files.temporary_folder() as folder:
-            job = _staged(decided, request.definition, folder=folder)
-            estimate = estimates.forecast(PrepareBlock(job), source=decided.source)
-        shared, memory = _budget(run, decided.source)
+            job = _stage_job(resolved, request.definition, folder=folder)
+            estimate = estimates.forecast(PrepareBlock(job), source=resolved.source)
+        shared, memory = _budget(run, resolved.source)
     return estimate.text(
-        out=out, settings=decided.settings, runner=run.runner, workers=shared.workers, memory=memory, price=price
+        out=out, settings=resolved.settings, runner=run.runner, workers=shared.workers, memory=memory, price=price
     )
 
 

@@ -240,7 +240,7 @@ def of_job(
     parts = rows.parts(flow.Map("ScanBlocks", (spread,), step=scan), work)
     totals = flow.Filter("BlockTotals", (parts,), type=BlockTotals)
     block_totals = flow.Combine("SumBlocks", (totals,), zero=BlockTotals, add=BlockTotals.merge)
-    plan = functools.partial(steps.plan_shards, count=settings.shards, drawn=settings.drawn_by_id)
+    plan = functools.partial(steps.plan_shards, count=settings.shards, drawn_by_id=settings.drawn_by_id)
     specs = flow.Call("PlanShards", values={"blocks": block_totals}, step=plan)
     of_shards, values = rows.of_shards(parts, specs)
     of_shards.append(flow.Create("NameShards", values={"specs": specs}, step=steps.name_shards))
@@ -268,7 +268,7 @@ def of_job(
     return flow.in_order(flow.Call("Finish", values=singles, step=finish))
 
 
-def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: PrepareBlock) -> flow.Stage[Repeats]:
+def repeats_of(sketches: flow.Stage[Sketch], search: clusters.Search, work: PrepareBlock) -> flow.Stage[Repeats]:
     """Return the stage that yields rows that repeat another row, found by sketches of blocks and of earlier datasets."""
     job = work.job
     every: tuple[flow.Stage[Sketch], ...] = (sketches,)
@@ -277,8 +277,8 @@ def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: Prepa
         spread, digest = flow.Reshuffle("SpreadEarlier", (shards,)), operator.attrgetter("digest")
         sketch = functools.partial(steps.sketch_shard, job=job, spool=work.spool)
         every += (flow.Map("SketchEarlier", (spread,), step=sketch, workers=True, cache_name=digest, stored=(Sketch,)),)
-    search = functools.partial(steps.plan_search, search=alike)
-    plan = flow.Call("PlanSearch", values={"sketches": flow.ToList("ListSketches", every)}, step=search)
+    plan_step = functools.partial(steps.plan_search, search=search)
+    plan = flow.Call("PlanSearch", values={"sketches": flow.ToList("ListSketches", every)}, step=plan_step)
     cut = flow.Map("CutBands", every, {"plan": plan}, step=steps.cut_bands)
     bands = flow.GroupByKey("GroupBands", (cut,), key=int)
     linked = flow.Map("LinkRows", (bands,), step=steps.link_rows, workers=True, remove=steps.remove_pieces)
@@ -289,7 +289,7 @@ def repeats_of(sketches: flow.Stage[Sketch], alike: clusters.Search, work: Prepa
         "Groups", (flow.Map("JoinLinks", (links,), {"plan": plan}, step=join, stored=(Piece,)),), key=int
     )
     rows = flow.Map("CutRows", every, {"plan": plan, "groups": groups}, step=steps.cut_rows)
-    find = functools.partial(steps.find_repeats, search=alike, spool=work.spool)
+    find = functools.partial(steps.find_repeats, search=search, spool=work.spool)
     of_groups = flow.GroupByKey("GroupRows", (rows,), key=int)
     return flow.Map("FindRepeats", (of_groups,), step=find, workers=True, remove=steps.remove_pieces)
 

@@ -277,13 +277,13 @@ BlockPart: TypeAlias = "BlockTotals | Hashed | Piece | Spill | Sketch"
 class PrepareBlock:
     """Prepare a block into a sorted spill, or hash a source file. The object is pickled to workers, which load the tokenizer.
 
-    * `kept`: the folder of the token cache; "" for none.
+    * `cache_folder`: the folder of the token cache; "" for none.
     * `spool`: the folder for finished spills; "" leaves their bytes in memory, for executors that store them.
     * `fresh`: ignore tables that an earlier run cached.
     """
 
     job: Job
-    kept: str = ""
+    cache_folder: str = ""
     spool: str = ""
     fresh: bool = False
 
@@ -310,7 +310,7 @@ class PrepareBlock:
         tokenize, sort = _loaded(self)
         tokenized = tokenize(block)
         sorted_block = sort(tokenized.table, block)
-        sorted_block.totals.found = int(tokenized.found)
+        sorted_block.totals.cached_blocks = int(tokenized.is_cached)
         return sorted_block
 
     def cache_name(self, element: Element) -> str:
@@ -390,13 +390,13 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     task, tokenizer, cache = staged.task, staged.tokenizer, None
     leaks, earlier = staged.evaluation_sets, staged.earlier
     staged.bring_filter_files()
-    if work.kept:
+    if work.cache_folder:
         # The key of the token cache has everything that decides tokens, so another seed or split reuses them.
         code = token_cache.digest_of_code(staged.definition.code)
         code += "".join([*Chain(settings.filter).files().values(), *(leaks.digests().values() if leaks else ())])
         code += work.job.digest if earlier else ""
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
-        cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
+        cache = TokenCache(Path(work.cache_folder), key=key, fresh=work.fresh)
     own_splits = {} if settings.splits else staged.splits
     sorter = BlockSorter(settings, task.task, tokenizer, files=staged.names, own_splits=own_splits)
     return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks, earlier=earlier), sorter
@@ -410,12 +410,12 @@ def preload(work: PrepareBlock) -> None:
 # From spills to shards.
 
 
-def plan_shards(*, blocks: BlockTotals, count: int | None, drawn: bool) -> list[ShardSpec]:
+def plan_shards(*, blocks: BlockTotals, count: int | None, drawn_by_id: bool) -> list[ShardSpec]:
     """Return the plan of all shards. Raises UsageError if there are more shards (`count`) than examples.
 
-    `drawn`: the split of a record is drawn by its id.
+    `drawn_by_id`: the split of a record is drawn_by_id by its id.
     """
-    return shards.plan_shards(blocks.records, blocks.record_bytes, shards=count, drawn=drawn)
+    return shards.plan_shards(blocks.records, blocks.record_bytes, shards=count, drawn_by_id=drawn_by_id)
 
 
 def name_shards(*, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]]:
@@ -476,7 +476,9 @@ class WriteShard:
             files=staged.names,
             out=self.out,
             layout=records.layout_of(settings, task, tokenizer),
-            frame=records.frame_of_rows(settings, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id),
+            record_format=records.format_of_rows(
+                settings, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id
+            ),
             several=task.task.several_answers,
             duplicate_key="text" if settings.dedup == "exact" else "id",
             repeats=repeats,

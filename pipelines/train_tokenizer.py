@@ -56,32 +56,32 @@ class TrainingSettings:
 
 
 class LineSample(NamedTuple):
-    """Distinct sampled lines, with counts of the source: its `rows`, its lines (`seen`), and its unreadable rows (`broken`)."""
+    """Distinct sampled lines, with counts of the source: its `rows`, its lines (`total_lines`), and its unreadable rows (`broken`)."""
 
     lines: list[str]
     rows: int
-    seen: int
+    total_lines: int
     broken: int
 
 
-class Trained(NamedTuple):
+class TrainedTokenizer(NamedTuple):
     """A trained tokenizer, and the sample that it was trained on."""
 
     tokenizer: Tokenizer
-    drawn: LineSample
+    sample: LineSample
 
 
 @dataclasses.dataclass(frozen=True)
 class DrawBlock:
-    """Sample at most `most` lines of a block: those with the smallest hashes."""
+    """Sample at most `max_lines` lines of a block: those with the smallest hashes."""
 
     columns: tuple[str, ...]
-    most: int
+    max_lines: int
     seed: int
 
     def __call__(self, block: Block) -> tuple[int, LineSample]:
         """Return the bytes and the sample of a block. Rows without the columns are skipped."""
-        sample = Drawing(self.most, seed=self.seed)
+        sample = Drawing(self.max_lines, seed=self.seed)
         total_lines = broken = 0
         for row in text_columns.read(block, names=self.columns or ("text",)).rows():
             if row.record is None:
@@ -102,7 +102,7 @@ def train(
     config: JSONObject,
     runner: str = "local",
     workers: int | None = None,
-) -> Trained:
+) -> TrainedTokenizer:
     """Sample lines of the source, train a tokenizer on them, and write the directory that AutoTokenizer loads.
 
     `config` describes the model that will use the tokenizer. The same rows in any order produce the same bytes.
@@ -127,7 +127,7 @@ def train(
     # The record comes first: a killed command finds its own record in `out` and may overwrite the rest.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
-    return Trained(tokenizer, sample)
+    return TrainedTokenizer(tokenizer, sample)
 
 
 def _run_apart(work: Callable[[], bytes]) -> bytes:
@@ -204,8 +204,8 @@ def draw(
             for block_bytes, block_sample in pool.map_ordered(cores.name, work, scanned):
                 drawing.add(block_sample.lines)
                 progress.add(bytes=block_bytes, rows=block_sample.rows)
-                totals.update(rows=block_sample.rows, seen=block_sample.seen, broken=block_sample.broken)
-        return LineSample(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})
+                totals.update(rows=block_sample.rows, total_lines=block_sample.total_lines, broken=block_sample.broken)
+        return LineSample(drawing.lines(), **{name: totals[name] for name in ("rows", "total_lines", "broken")})
     finally:
         cores.close()
         progress.close()

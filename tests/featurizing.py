@@ -43,7 +43,7 @@ def featurized(featurize: Featurizer, examples: Sequence[Example]) -> list[Examp
     counts = (
         column.tolist() for column in (feature_columns.tokens, feature_columns.target_tokens, feature_columns.markup)
     )
-    ids = ([one.tolist() for one in lists.apart()] for lists in (feature_columns.inputs, feature_columns.labels))
+    ids = ([one.tolist() for one in lists.to_arrays()] for lists in (feature_columns.inputs, feature_columns.labels))
     return [
         Reject(feature_columns.reasons[row]) if row in feature_columns.reasons else ExampleFeatures(*features)
         for row, features in enumerate(zip(*ids, *counts, strict=True))

@@ -145,7 +145,7 @@ def runners() -> Iterator[Finding]:
         missing = [lack for lack in lacks if lack.engine == engine]
         name = f"runner {engine}"
         if missing:
-            missing_names = " and ".join(lack.what for lack in missing)
+            missing_names = " and ".join(lack.name for lack in missing)
             yield Finding(name, "absent", f"{missing_names} not found", missing[0].command)
         else:
             yield Finding(name, "ok", "all it needs is here")

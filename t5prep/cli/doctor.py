@@ -87,7 +87,7 @@ def show(as_json: bool) -> None:
         return
     for item in folders:
         bound = f" of at most {byte_sizes.text(store.limit())}" if item.kind == "tokenized" else ""
-        click.echo(f"{item.kind:<10} {byte_sizes.text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
+        click.echo(f"{item.kind:<10} {byte_sizes.text(item.bytes):>10}{bound}  {item.description}  {item.folder}")
 
 
 @cache_command.command("clear")

@@ -19,7 +19,7 @@ from t5prep.options.models import EmbedOptions
 )
 @_options.options(EmbedOptions)
 @_output.as_json
-def embed_command(model: str, data: str, out: str, as_json: bool, **given: object) -> None:
+def embed_command(model: str, data: str, out: str, as_json: bool, **option_values: object) -> None:
     """Write encoder embeddings of the texts in DATA.
 
     DATA is a table, lines of text, or any source that `prepare` reads.
@@ -45,7 +45,7 @@ def embed_command(model: str, data: str, out: str, as_json: bool, **given: objec
             progress.add(bytes=characters, rows=rows)
 
         rows = sys.stdin.buffer if data == "-" else data
-        summary = t5prep.embed(model, rows, out=out, watch=watch, **given)
+        summary = t5prep.embed(model, rows, out=out, watch=watch, **option_values)
     if as_json:
         _output.print_json(dataclasses.asdict(summary))
         return

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="Also write an HTML page with memory, cycles by operation, hours and price.",
 )
 @_output.as_json
-def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **given: Any) -> None:
+def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **option_values: Any) -> None:
     """Check whether a training run fits a TPU.
 
     Google's TPU compiler compiles the training step on this machine, which needs no TPU. It plans the memory of all
@@ -65,7 +65,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     from t5prep.planning import report
     from t5prep.training.settings import config as configs
 
-    given["settings"] = configs.read_settings(given["settings"])
+    option_values["settings"] = configs.read_settings(option_values["settings"])
     if lengths and html:
         raise errors.UsageError(
             "--html shows a single layout, but --lengths compares several. Use either --html or --lengths, not both.",
@@ -78,7 +78,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
 
         atomic_files.check_writable(Path(html), option="--html", begins=PAGE)
     if lengths:
-        choices = t5prep.plan_lengths(**given, say=_output.say)
+        choices = t5prep.plan_lengths(**option_values, say=_output.say)
         values = [
             {**dataclasses.asdict(choice), "estimated_epoch_seconds": report.epoch_seconds(choice, answers)}
             for choice, answers in choices
@@ -86,11 +86,11 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         _output.show({"choices": values}, "\n".join(report.choice_lines(choices)), as_json=as_json)
         return
     if sweep:
-        plans = list(t5prep.plan_sweep(**given, say=_output.say))
+        plans = list(t5prep.plan_sweep(**option_values, say=_output.say))
         text = "\n".join(report.table([(plan.answer, plan.epoch) for plan in plans]))
         _output.show({"answers": [plan.to_json() for plan in plans]}, text, as_json=as_json)
     else:
-        options = build(PlanOptions, given)
+        options = build(PlanOptions, option_values)
         plans = [print_one(options, as_json=as_json)]
         if plans[0].fits and not (as_json or options.embed):
             _output.print_next(_next_command(plans[0], options))

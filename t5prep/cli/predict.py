@@ -42,7 +42,7 @@ def predict_command(
     answers: int,
     scores: bool,
     as_json: bool,
-    **given: object,
+    **option_values: object,
 ) -> None:
     """Answer the rows of FILE with a model.
 
@@ -93,7 +93,7 @@ def predict_command(
         format=format or ("jsonl" if jsonl else ""),
         answers=answers,
         scores=scores or answers > 1,
-        **given,
+        **option_values,
     )
     if predictions.note:
         _output.say(predictions.note)
@@ -142,7 +142,7 @@ class _MetricOption(click.Option):
     "--predictions", "file", type=ADDRESS, help="File for the metrics, predictions and worst examples, as JSON."
 )
 @_output.as_json
-def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **given: object) -> None:
+def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **option_values: object) -> None:
     """Score a model on a split of a dataset.
 
     Classifications are scored by accuracy and a confusion matrix, generated answers by the task's metrics.
@@ -156,7 +156,7 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **gi
 
     if file:  # checked before the evaluation; only an earlier output of this command is replaced
         atomic_files.check_writable(Path(file), option="--predictions", begins=b'{\n  "checkpoint": ')
-    evaluation = t5prep.evaluate(model, **given)
+    evaluation = t5prep.evaluate(model, **option_values)
     evaluation_json = evaluation.to_json(scores=scores)
     if file:
         atomic_files.write_whole(
@@ -167,8 +167,8 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **gi
     if as_json:
         _output.print_json(evaluation_json)
         return
-    for result in evaluation.each or [evaluation]:
-        if evaluation.each:
+    for result in evaluation.evaluations or [evaluation]:
+        if evaluation.evaluations:
             click.echo(f"\n{result.data}, {result.split}")
         _output.print_metrics(result.metrics)
         _print_wrong("Wrong answers with the highest losses:", result.worst[:WORST_PRINTED])

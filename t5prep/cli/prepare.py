@@ -123,8 +123,10 @@ def _callback(name: str) -> Callable[..., None]:
         if dry_run:
             from pipelines.prepare import forecast
 
-            told = forecast(name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **option_values)
-            click.echo(f"{name} (dry run, nothing is written):\n{told}")
+            estimate = forecast(
+                name, source=uri, tokenizer=tokenizer, out=out, beam_options=beam_options, **option_values
+            )
+            click.echo(f"{name} (dry run, nothing is written):\n{estimate}")
             _output.print_next(_output.retyped(without="--dry-run"))
             return
         if runner == "local" and (workers or (workers is None and not all(map(_is_small, source)))):

@@ -17,7 +17,7 @@ from t5prep.options.models import ExportOptions
 @click.option("--out", type=ADDRESS, required=True, help="Output directory.")
 @_options.options(ExportOptions)
 @_output.as_json
-def export_command(model: str, out: str, as_json: bool, **given: object) -> None:
+def export_command(model: str, out: str, as_json: bool, **option_values: object) -> None:
     """Export the best checkpoint of a run.
 
     The output is a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
@@ -30,7 +30,7 @@ def export_command(model: str, out: str, as_json: bool, **given: object) -> None
       t5prep export --model runs/sample --out models/sample
     """
     _model_options.need_tensorflow()
-    options = build(ExportOptions, given)
+    options = build(ExportOptions, option_values)
     from t5prep.training.publish.export import export
 
     checkpoint = export(model, out=out, options=options)

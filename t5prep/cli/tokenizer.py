@@ -16,7 +16,7 @@ from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
 
 if TYPE_CHECKING:
-    from pipelines.train_tokenizer import Trained
+    from pipelines.train_tokenizer import TrainedTokenizer
     from t5prep.tokens.audit import Report
     from t5prep.training.model.architecture import ModelConfig
 
@@ -170,7 +170,7 @@ def _model_shape(size: str) -> "ModelConfig":
     )
 
 
-def _facts(trained: "Trained", out: str) -> JSONObject:
+def _facts(trained: "TrainedTokenizer", out: str) -> JSONObject:
     """Return the facts about a trained tokenizer that `--json` prints."""
     tokenizer = trained.tokenizer
     return {
@@ -178,22 +178,22 @@ def _facts(trained: "Trained", out: str) -> JSONObject:
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
         "padded_vocab_size": tokenizer.padded_size,
-        "rows": trained.drawn.rows,
-        "unreadable_rows": trained.drawn.broken,
-        "lines_seen": trained.drawn.seen,
-        "lines_trained_on": len(trained.drawn.lines),
+        "rows": trained.sample.rows,
+        "unreadable_rows": trained.sample.broken,
+        "lines_seen": trained.sample.total_lines,
+        "lines_trained_on": len(trained.sample.lines),
     }
 
 
-def _tell_trained(trained: "Trained", out: str, *, source: str, columns: tuple[str, ...]) -> None:
+def _tell_trained(trained: "TrainedTokenizer", out: str, *, source: str, columns: tuple[str, ...]) -> None:
     """Print the size of a trained tokenizer, the number of its training lines, and the command that checks it."""
     tokenizer = trained.tokenizer
     click.echo(
         f"{out}: {tokenizer.vocab_size:,} pieces and 100 sentinels (an embedding of {tokenizer.padded_size:,}), "
-        f"from {len(trained.drawn.lines):,} of {number_of(trained.drawn.seen, 'line')}"
+        f"from {len(trained.sample.lines):,} of {number_of(trained.sample.total_lines, 'line')}"
     )
-    if trained.drawn.broken:
-        click.echo(f"  skipped       {trained.drawn.broken:,} of {number_of(trained.drawn.rows, 'row')}, unreadable")
+    if trained.sample.broken:
+        click.echo(f"  skipped       {trained.sample.broken:,} of {number_of(trained.sample.rows, 'row')}, unreadable")
     given_columns = "".join(f" --column {shlex.quote(column)}" for column in columns)
     _output.print_next(f"tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 

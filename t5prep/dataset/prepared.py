@@ -107,7 +107,7 @@ class Dataset:
         if gcs.is_gs(self.folder):  # one listing instead of a request for each shard
             return {name: remote_object.bytes for name, remote_object in gcs.objects(self.folder).items()}
         names = (shard.name for shard in self.manifest.shards)
-        return {name: os.path.getsize(path) for name in names if os.path.isfile(path := self.at(name))}
+        return {name: os.path.getsize(path) for name in names if os.path.isfile(path := self.path_of(name))}
 
     @functools.cached_property
     def origins(self) -> dict[str, np.ndarray]:
@@ -124,7 +124,7 @@ class Dataset:
             )
         return DatasetSplit(self, name)
 
-    def at(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """Return the path of the dataset's file `name`."""
         return paths.join(self.folder, name)
 
@@ -155,7 +155,7 @@ class Dataset:
         With `needles`, only lines that contain one of these byte strings are parsed: a search by id is quicker.
         """
         file = self.manifest.rejected_file
-        for path in map(self.at, rejected_rows.names_of(file.name) if file else ()):
+        for path in map(self.path_of, rejected_rows.names_of(file.name) if file else ()):
             with self.reading(path), paths.opened(path) as opened:
                 lines = (line for line in opened if not needles or any(needle in line for needle in needles))
                 while batch := [json.loads(line) for line in itertools.islice(lines, _LINES)]:
@@ -213,7 +213,7 @@ class DatasetSplit:
     @functools.cached_property
     def paths(self) -> list[str]:
         """Return the paths of `shards`."""
-        return [self.dataset.at(shard.name) for shard in self.shards]
+        return [self.dataset.path_of(shard.name) for shard in self.shards]
 
     @property
     def lengths(self) -> tuple[int, int]:

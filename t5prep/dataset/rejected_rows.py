@@ -22,7 +22,7 @@ LARGEST_BYTES = 256 << 20
 PART_BYTES = 64 << 20
 MOST_PARTS = 256
 # This many consecutive rows of a source file are in the same part.
-_ROWS_TOGETHER = 1024
+_ROWS_A_GROUP = 1024
 # The last key of each line. The reason of a line is the text after it, without parsing the JSON.
 _REASON = b', "reason": '
 _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
@@ -217,7 +217,7 @@ def part_of(line: bytes, *, parts: int) -> int:
     if parts == 1:
         return 0
     row = json.loads(line)
-    row_key = f"{row['file']}\0{row['row'] // _ROWS_TOGETHER}".encode("utf-8", "surrogatepass")
+    row_key = f"{row['file']}\0{row['row'] // _ROWS_A_GROUP}".encode("utf-8", "surrogatepass")
     # Not Python's `hash`, which differs from process to process.
     return int.from_bytes(hashlib.blake2b(row_key, digest_size=8).digest(), "big") % parts
 

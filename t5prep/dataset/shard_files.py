@@ -33,7 +33,7 @@ _FEWEST, _USUAL, _MAX_PAGE_RECORDS, _MOST_PAGES = 8, 64, 256, 1 << 20
 # Larger splits have no lengths and origins. While a dataset is prepared, one process holds these of all its records.
 MOST_RECORDS = 1 << 24
 # The advice for a file that is missing or altered.
-AGAIN = "Prepare the dataset again, or copy this file again from where it was made."
+REPAIR_ADVICE = "Prepare the dataset again, or copy this file again from where it was made."
 _WIDTHS = (0, 1, 2, 4)  # possible bytes of a number of an origin; 0 if the number is 0 for all records
 _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}")
 
@@ -172,7 +172,7 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[Sha
     for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):
         pages = sizes[begin:end]
         if len(sizes) != ends[-1] or int(pages.sum(dtype=np.int64)) != shard.bytes:
-            raise DatasetError(f"{path} is not the index of {shard.name}. {AGAIN}", code="dataset.altered")
+            raise DatasetError(f"{path} is not the index of {shard.name}. {REPAIR_ADVICE}", code="dataset.altered")
         read[split].append(pages)
     return read
 
@@ -247,7 +247,9 @@ def read_origins(data: str | Path, origins: Origins) -> dict[str, np.ndarray]:
     entry = _origin(origins.widths) if set(origins.widths) <= set(_WIDTHS) else np.dtype([])
     is_complete = bool(entry.itemsize) and len(content) == sum(origins.records.values()) * entry.itemsize
     if not is_complete or len(origins.widths) != len(ORIGIN):
-        raise DatasetError(f"{path} does not have the origins of these records. {AGAIN}", code="dataset.altered")
+        raise DatasetError(
+            f"{path} does not have the origins of these records. {REPAIR_ADVICE}", code="dataset.altered"
+        )
     return _by_split(np.frombuffer(content, entry), origins.records)
 
 
@@ -278,7 +280,7 @@ def read_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, in
     wrong = [split for split, count in records.items() if count != lengths.records[split]]
     if wrong or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
         raise DatasetError(
-            f"{path} does not have the lengths of the split {', '.join(wrong or records)}. {AGAIN}",
+            f"{path} does not have the lengths of the split {', '.join(wrong or records)}. {REPAIR_ADVICE}",
             code="dataset.altered",
         )
     entries = np.frombuffer(content, f"<u{len(content) // (2 * total)}")
@@ -293,16 +295,17 @@ def read_checked(data: str | Path, file: SideFile) -> bytes:
     except OSError as error:
         reason = error.strerror or "not found"
         raise DatasetError(
-            f"{path} cannot be read ({reason}), but the manifest names it. {AGAIN}", code="dataset.unreadable"
+            f"{path} cannot be read ({reason}), but the manifest names it. {REPAIR_ADVICE}", code="dataset.unreadable"
         ) from error
     if len(content) != file.bytes:
         raise DatasetError(
-            f"{path} has {len(content):,} bytes, but the manifest says {file.bytes:,}. {AGAIN}", code="dataset.altered"
+            f"{path} has {len(content):,} bytes, but the manifest says {file.bytes:,}. {REPAIR_ADVICE}",
+            code="dataset.altered",
         )
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != file.sha256:
         raise DatasetError(
-            f"{path} has SHA-256 {sha256[:12]}…, but the manifest says {file.sha256[:12]}…. {AGAIN}",
+            f"{path} has SHA-256 {sha256[:12]}…, but the manifest says {file.sha256[:12]}…. {REPAIR_ADVICE}",
             code="dataset.altered",
         )
     return content

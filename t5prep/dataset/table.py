@@ -30,7 +30,7 @@ from t5prep.tokens import decoding
 from t5prep.tokens.ragged import Names
 
 # Records in a batch, which are decoded together, and batches in a Parquet row group. More take memory, and save no time.
-_TOGETHER, _IN_A_GROUP = 4096, 4
+_BATCH_RECORDS, _GROUP_BATCHES = 4096, 4
 _THREADS, _AHEAD = 2, 4  # threads that decode, and batches that they decode ahead of the consumer
 # Maximum number of ids in a batch, if all records were as large as the largest. It keeps a row group far below 300 MB, the
 # most that the Hub's viewer reads.
@@ -129,9 +129,9 @@ class _Records:
                         first, offset = first + len(places), offset + int(edges[-1])
 
     def _read(self, shard: shard_files.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the bytes of about `_TOGETHER` records of a shard, in complete pages, and their number of records."""
+        """Yield the bytes of about `_BATCH_RECORDS` records of a shard, in complete pages, and their number of records."""
         counts = shard_files.page_records(shard, len(sizes), every=every)
-        path, batch_pages = self._opened.at(shard.name), max(1, _TOGETHER // every)
+        path, batch_pages = self._opened.path_of(shard.name), max(1, _BATCH_RECORDS // every)
         with self._opened.reading(path), paths.opened(path) as file:
             for begin in range(0, len(sizes), batch_pages):
                 page_range = slice(begin, begin + batch_pages)
@@ -149,7 +149,7 @@ class _Records:
 
     def _reading(self, shard: str, first: int) -> contextlib.AbstractContextManager[None]:
         """Return a context that converts exceptions of reading records to DatasetError, which names record `first`."""
-        path = self._opened.at(shard)
+        path = self._opened.path_of(shard)
         return self._opened.reading(f"A record of {path}, at or after record {first:,},")
 
     def _batch(
@@ -392,14 +392,14 @@ def write(reader: pa.RecordBatchReader, out: str | Path, *, compression: str = "
 
 
 def _parquet(file: BinaryIO, reader: pa.RecordBatchReader, *, compression: str) -> Iterator[pa.Table]:
-    """Write `_IN_A_GROUP` batches at a time as a row group, and yield each group."""
+    """Write `_GROUP_BATCHES` batches at a time as a row group, and yield each group."""
     # No dictionaries and no statistics of texts. Texts differ from row to row, so a dictionary finds no equal ones, but
     # takes as long as writing. Their minimum and maximum help no query.
     dictionary_columns = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
     ordered = [name for name in reader.schema.names if name not in ("input", "target", "prediction")]
     writer_options = {"compression": compression, "use_dictionary": dictionary_columns, "write_statistics": ordered}
     with pq.ParquetWriter(file, reader.schema, **writer_options) as writer:
-        while batches := list(itertools.islice(reader, _IN_A_GROUP)):
+        while batches := list(itertools.islice(reader, _GROUP_BATCHES)):
             group = pa.Table.from_batches(batches)
             writer.write_table(group)
             yield group

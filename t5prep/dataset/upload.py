@@ -79,12 +79,12 @@ def upload(
         if manifest.NAME in remote_objects:
             # Removed before any shard is replaced, so that a manifest is never beside another dataset's shards.
             _delete(to, [manifest.NAME], remote_objects)
-        send([name for name in sent if name != manifest.NAME], there=remote_objects, workers=workers)
+        send([name for name in sent if name != manifest.NAME], existing_objects=remote_objects, workers=workers)
     if delete_stale:
         _delete(to, stale, remote_objects)
     if sent:
         _check(to, checksums)
-        send([manifest.NAME], there={}, workers=1)  # replaces nothing: the old manifest is deleted above
+        send([manifest.NAME], existing_objects={}, workers=1)  # replaces nothing: the old manifest is deleted above
     if sent or gcs.MARKER in remote_objects:  # an interrupted upload, which had sent everything, may have left its lock
         gcs.release(to)
     return Uploaded(
@@ -143,19 +143,19 @@ def _send(
     names: list[str],
     *,
     checksums: dict[str, str],
-    there: dict[str, gcs.Object],
+    existing_objects: dict[str, gcs.Object],
     workers: int,
     progress: Callable[[int], None],
 ) -> None:
     """Send the files `names` from `folder` to `to` in `workers` threads. The first failure stops all.
 
-    `there` has the objects that exist under `to`, by name: a file replaces exactly this generation.
+    `existing_objects` has the objects under `to`, by name: a file replaces exactly this generation.
     """
     stop = threading.Event()
 
     def send(name: str) -> None:
         """Send one file. A conflict is an error unless the object has this file's bytes."""
-        uri, generation = f"{to}/{name}", there[name].generation if name in there else 0
+        uri, generation = f"{to}/{name}", existing_objects[name].generation if name in existing_objects else 0
         try:
             Upload(folder / name, uri, crc32c=checksums[name], generation=generation, sent=progress, stop=stop).run()
         except Conflict:

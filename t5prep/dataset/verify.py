@@ -13,7 +13,7 @@ import numpy as np
 from t5prep._native import decode_rows
 from t5prep.dataset import card, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.prepared import Dataset
-from t5prep.dataset.shard_files import AGAIN
+from t5prep.dataset.shard_files import REPAIR_ADVICE
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -23,7 +23,7 @@ _SIDE_BY_SIDE = 8
 _PIECE = 1 << 20
 # Files that a dataset may have beside its shards, its rejected rows and copies of filters' files.
 _OF_SHARDS = (shard_files.INDEX, shard_files.LENGTHS, shard_files.ORIGINS)
-BESIDE = ("report.html", *_OF_SHARDS, card.NAME, manifest.TASK_FILE)
+SIDE_FILES = ("report.html", *_OF_SHARDS, card.NAME, manifest.TASK_FILE)
 
 
 def verify(
@@ -56,17 +56,17 @@ def check(
     stray = shard_files.strays(files, (shard.name for shard in shards))
     if stray:
         raise DatasetError(
-            f"The manifest does not name the shard {opened.at(stray[0])}. Remove the file, or prepare the "
+            f"The manifest does not name the shard {opened.path_of(stray[0])}. Remove the file, or prepare the "
             "dataset again.",
             code="dataset.stray-shard",
         )
     check_rows(opened)
     if dataset.task.file and manifest.TASK_FILE in files:
-        path = opened.at(manifest.TASK_FILE)
+        path = opened.path_of(manifest.TASK_FILE)
         dataset.task.check_code(paths.read(path), path=path)
     for file, name in dataset.filter_names.items():
         if name in files:
-            path = opened.at(name)
+            path = opened.path_of(name)
             dataset.check_filter(paths.read(path), file=file, path=path)
     pages: dict[str, list[tuple[int, int]]] = {}
     if dataset.index:
@@ -84,10 +84,10 @@ def check(
     for name, entries in opened.origins.items():
         least = records[name]
         if len(entries) < least or (len(entries) > least and not dataset.settings.is_packed):
-            path = opened.at(shard_files.ORIGINS)
+            path = opened.path_of(shard_files.ORIGINS)
             raise DatasetError(
                 f"{path} has {len(entries):,} origins for the split {name}, but the split has {least:,} "
-                f"records. {AGAIN}",
+                f"records. {REPAIR_ADVICE}",
                 code="dataset.altered",
             )
     started(sum(shard.bytes for shard in shards))
@@ -127,17 +127,19 @@ def check_shards(
 
 def _check_features(opened: Dataset) -> None:
     """Raise DatasetError if the first record of a split has other features than the manifest."""
-    dataset, manifest_path = opened.manifest, opened.at(manifest.NAME)
+    dataset, manifest_path = opened.manifest, opened.path_of(manifest.NAME)
     for split in dataset.splits.values():
         for shard in (shard for shard in split.shards if shard.records):
-            path = opened.at(shard.name)
+            path = opened.path_of(shard.name)
             try:
                 with paths.opened(path) as file:
                     record = tfrecord.parse(next(tfrecord.read(file)))
             except OSError as error:
                 raise _unreadable(path, error) from error
             except (ValueError, StopIteration):
-                raise DatasetError(f"{path} does not contain valid records. {AGAIN}", code="dataset.altered") from None
+                raise DatasetError(
+                    f"{path} does not contain valid records. {REPAIR_ADVICE}", code="dataset.altered"
+                ) from None
             for name, feature in dataset.features.items():
                 values = record.get(name, [] if name == "references" else None)
                 if (
@@ -146,7 +148,8 @@ def _check_features(opened: Dataset) -> None:
                     or (values and isinstance(values[0], bytes) != (feature.dtype == "bytes"))
                 ):
                     raise DatasetError(
-                        f"The feature {name} of {path} does not match {manifest_path}. {AGAIN}", code="dataset.altered"
+                        f"The feature {name} of {path} does not match {manifest_path}. {REPAIR_ADVICE}",
+                        code="dataset.altered",
                     )
             break
 
@@ -158,7 +161,7 @@ def check_rows(opened: Dataset) -> None:
     rejected_rows.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
     if dataset.rejected_file is None:
         return
-    path = opened.at(dataset.rejected_file.name)
+    path = opened.path_of(dataset.rejected_file.name)
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         names = rejected_rows.names_of(dataset.rejected_file.name)
         read = list(pool.map(functools.partial(_read_rejected, opened), names))
@@ -168,14 +171,14 @@ def check_rows(opened: Dataset) -> None:
         raise DatasetError(
             f"{path} was altered: it has {rejected_file.lines:,} rows and SHA-256 "
             f"{rejected_file.sha256[:12]}…, but the manifest says {dataset.rejected_file.lines:,} rows "
-            f"and {dataset.rejected_file.sha256[:12]}…. {AGAIN}",
+            f"and {dataset.rejected_file.sha256[:12]}…. {REPAIR_ADVICE}",
             code="dataset.altered",
         )
     for name, rows in dataset.rows.items():
         if lines[name] != rows.rejected + rows.duplicates:
             raise DatasetError(
                 f"{path} has {lines[name]:,} rows of {name}, but the manifest says "
-                f"{rows.rejected + rows.duplicates:,}. {AGAIN}",
+                f"{rows.rejected + rows.duplicates:,}. {REPAIR_ADVICE}",
                 code="dataset.altered",
             )
 
@@ -186,10 +189,10 @@ def _read_rejected(opened: Dataset, name: str) -> tuple[rejected_rows.RejectedFi
     Raises DatasetError if it is missing.
     """
     try:
-        with paths.opened(opened.at(name)) as file:
+        with paths.opened(opened.path_of(name)) as file:
             return rejected_rows.read_rejected(file, name=name)
     except OSError as error:
-        raise _unreadable(opened.at(name), error) from error
+        raise _unreadable(opened.path_of(name), error) from error
 
 
 def _check(
@@ -200,7 +203,7 @@ def _check(
     progress: Callable[[int], None],
 ) -> None:
     """Check one shard's size, SHA-256 and token ids. `pages` are (bytes, records) of its pieces. Raises DatasetError."""
-    path, read, size, wrong = opened.at(shard.name), hashlib.sha256(), 0, ""
+    path, read, size, wrong = opened.path_of(shard.name), hashlib.sha256(), 0, ""
     try:
         with paths.opened(path) as file:
             for piece_bytes, records in itertools.chain(pages, itertools.repeat((_PIECE, 0))):
@@ -216,15 +219,15 @@ def _check(
     sha256 = read.hexdigest()
     if size != shard.bytes:
         raise DatasetError(
-            f"{path} has {size:,} bytes, but the manifest says {shard.bytes:,}. {AGAIN}", code="dataset.altered"
+            f"{path} has {size:,} bytes, but the manifest says {shard.bytes:,}. {REPAIR_ADVICE}", code="dataset.altered"
         )
     if sha256 != shard.sha256:
         raise DatasetError(
-            f"{path} has SHA-256 {sha256[:12]}…, but the manifest says {shard.sha256[:12]}…. {AGAIN}",
+            f"{path} has SHA-256 {sha256[:12]}…, but the manifest says {shard.sha256[:12]}…. {REPAIR_ADVICE}",
             code="dataset.altered",
         )
     if wrong:
-        raise DatasetError(f"{path} {wrong}. {AGAIN}", code="dataset.altered")
+        raise DatasetError(f"{path} {wrong}. {REPAIR_ADVICE}", code="dataset.altered")
 
 
 def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
@@ -251,7 +254,7 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
 
 def _unreadable(path: str, error: OSError) -> DatasetError:
     return DatasetError(
-        f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {AGAIN}",
+        f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {REPAIR_ADVICE}",
         code="dataset.unreadable",
     )
 
@@ -259,5 +262,5 @@ def _unreadable(path: str, error: OSError) -> DatasetError:
 def names_beside(dataset: manifest.Manifest, folder: Path) -> list[str]:
     """Return the names of the files in `folder` that belong to the dataset, besides shards and manifest."""
     rejected = rejected_rows.names_of(dataset.rejected_file.name) if dataset.rejected_file else [rejected_rows.NAME]
-    names = (*rejected, *BESIDE, *dataset.filter_names.values())
+    names = (*rejected, *SIDE_FILES, *dataset.filter_names.values())
     return [name for name in names if (folder / name).is_file()]

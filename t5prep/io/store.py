@@ -29,10 +29,10 @@ _LEFTOVER_SECONDS = 600  # an unfinished file of this age was left by a killed p
 
 
 class CacheUsage(NamedTuple):
-    """Describe one kind of cached files. `what` is its description, `files` their number."""
+    """Describe one kind of cached files. `description` names their content, `files` is their number."""
 
     kind: str
-    what: str
+    description: str
     files: int
     bytes: int
     folder: Path

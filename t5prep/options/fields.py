@@ -61,8 +61,8 @@ def option(
     metadata = {
         "help": help,
         "choices": tuple(choices),
-        "least": minimum,
-        "most": maximum,
+        "minimum": minimum,
+        "maximum": maximum,
         "parse": parse,
         "shown": default_text,
         "changes_tokens": changes_tokens,
@@ -220,12 +220,12 @@ def check(chosen: "DataclassInstance") -> None:
                 code="option.unknown-choice",
             )
         for number in value if isinstance(value, tuple) else (value,):
-            if rules.get("least") is not None and number is not None and number < rules["least"]:
+            if rules.get("minimum") is not None and number is not None and number < rules["minimum"]:
                 raise UsageError(
                     f"{flag(field.name)} {number} is too small. Use at least {rules['least']}.",
                     code="option.out-of-range",
                 )
-            if rules.get("most") is not None and number is not None and number > rules["most"]:
+            if rules.get("maximum") is not None and number is not None and number > rules["maximum"]:
                 raise UsageError(
                     f"{flag(field.name)} {number} is too large. Use at most {rules['most']}.",
                     code="option.out-of-range",

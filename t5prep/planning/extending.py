@@ -37,35 +37,35 @@ _LINEAR = (
 )
 
 
-def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
+def estimate(question: Question, *, compile_question: Ask = ask, say: Say | None = None) -> Answer:
     """Return the extended answer to `question`, or the exact one if it is as quick or if the memory is nearly full (NEAR).
 
-    `asking` compiles a question, and `say` prints a sentence about what is being compiled. Raises the errors of `asking`.
+    `compile_question` compiles a question, and `say` prints a sentence about what is being compiled. Raises its errors.
     """
     if cached_answer := recall(question):
         return cached_answer
     if not _worthwhile(question):
-        return asking(question)
-    answer = extended(question, asking=asking, say=say)
+        return compile_question(question)
+    answer = extended(question, compile_question=compile_question, say=say)
     share = answer.compiled.hbm_bytes / question.tpu.chip.hbm_bytes
     if not NEAR[0] < share < NEAR[1]:
         return answer
     if say:
         say(f"About {share:.0%} of a device's memory: compiling all layers, to be sure.")
-    return asking(question)
+    return compile_question(question)
 
 
-def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
-    """Return the answer for all layers, extrapolated from steps that compute few layers. Raises the errors of `asking`."""
+def extended(question: Question, *, compile_question: Ask = ask, say: Say | None = None) -> Answer:
+    """Return the answer for all layers, extrapolated from steps that compute few layers. Raises its errors."""
     if not _worthwhile(question):
-        return asking(question)
+        return compile_question(question)
     layers, needed = _layers(question), _needed(question)
     if say:
         models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in _models(layers))
         say(f"Compiling it with {models} of its {layers[0]} + {layers[1]} layers (--exact compiles all).")
     # Each compilation is a separate process that uses one core for most of its time.
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
-        jobs = {pool.submit(asking, needed[part]): part for part in needed}
+        jobs = {pool.submit(compile_question, needed[part]): part for part in needed}
         answers: dict[Layers, Answer] = {}
         for job in concurrent.futures.as_completed(jobs):
             answers[jobs[job]] = job.result()
@@ -74,15 +74,15 @@ def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -
     return _extend(question, answers)
 
 
-def planned(question: Question, *, like: Answer, asking: Ask = ask) -> Answer:
+def planned(question: Question, *, like: Answer, compile_question: Ask = ask) -> Answer:
     """Return the answer `like` with the memory of `question`, a step with another number of rows.
 
     Memory alone is planned, which takes seconds, and all other figures are those of `like`. If compiling all layers is as
     quick, the answer is an exact one.
     """
     if not _worthwhile(question):
-        return asking(question)
-    memory = asking(dataclasses.replace(question, memory_alone=True)).compiled
+        return compile_question(question)
+    memory = compile_question(dataclasses.replace(question, memory_alone=True)).compiled
     state = like.compiled.weight_bytes + like.compiled.slot_bytes + like.compiled.program_bytes
     needed = state + memory.temp_bytes if memory.fits else memory.hbm_bytes
     fits = memory.fits and needed <= question.tpu.chip.hbm_bytes
@@ -95,8 +95,8 @@ def recalled(question: Question) -> Answer | None:
     if (cached_answer := recall(question)) or not _worthwhile(question):
         return cached_answer
     answers = {layers: recall(needed) for layers, needed in _needed(question).items()}
-    kept_answers = {layers: answer for layers, answer in answers.items() if answer}
-    return _extend(question, kept_answers) if len(kept_answers) == len(answers) else None
+    cached_answers = {layers: answer for layers, answer in answers.items() if answer}
+    return _extend(question, cached_answers) if len(cached_answers) == len(answers) else None
 
 
 def _worthwhile(question: Question) -> bool:

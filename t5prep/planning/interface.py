@@ -13,7 +13,7 @@ from t5prep.json_values import JSON
 from t5prep.options.fields import accepts, build, changed
 from t5prep.options.models import PlanOptions
 from t5prep.planning import extending, planner, report
-from t5prep.planning import question as asking
+from t5prep.planning import question as compile_question
 from t5prep.planning import search as searching
 from t5prep.planning.extending import Say
 from t5prep.planning.lengths import Choice
@@ -140,22 +140,28 @@ def stages(
     Raises T5prepError.
     """
     if save:
-        answer = asking.ask(question, save=save)
+        answer = compile_question.ask(question, save=save)
     else:
-        answer = asking.ask(question) if exact else extending.estimate(question, asking=asking.ask, say=say)
+        answer = (
+            compile_question.ask(question)
+            if exact
+            else extending.estimate(question, compile_question=compile_question.ask, say=say)
+        )
     epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits and answer.step_seconds else None
     grown = Plan(answer, epoch)
     yield grown
-    ask = asking.ask if exact else functools.partial(extending.extended, asking=asking.ask)
+    ask = (
+        compile_question.ask if exact else functools.partial(extending.extended, compile_question=compile_question.ask)
+    )
     if largest:
         if say:
             say("Looking for the largest batch, by the memory that the compiler plans for a few.")
-        most_rows = searching.largest_batch(question, asking=ask) if exact else _largest_extended(question)
+        most_rows = searching.largest_batch(question, compile_question=ask) if exact else _largest_extended(question)
         grown = dataclasses.replace(grown, largest=most_rows, searched=True)
         yield grown
     if search and not answer.fits:
         grown = dataclasses.replace(grown, advised=True)
-        for advice in searching.advise(question, asking=ask):
+        for advice in searching.advise(question, compile_question=ask):
             grown = dataclasses.replace(grown, advice=(*grown.advice, advice))
             yield grown
         yield grown
@@ -163,10 +169,10 @@ def stages(
 
 def _largest_extended(question: Question) -> Answer | None:
     """Return the extended answer for the most rows that fit, or None. The search plans only the memory, in seconds."""
-    like = extending.extended(question, asking=asking.ask)
-    plan = functools.partial(extending.planned, like=like, asking=asking.ask)
-    largest = searching.largest_batch(question, asking=plan)
-    while largest and not (answer := extending.extended(largest.question, asking=asking.ask)).fits:
+    like = extending.extended(question, compile_question=compile_question.ask)
+    plan = functools.partial(extending.planned, like=like, compile_question=compile_question.ask)
+    largest = searching.largest_batch(question, compile_question=plan)
+    while largest and not (answer := extending.extended(largest.question, compile_question=compile_question.ask)).fits:
         # The search assumed the program size of the smaller batch, and this program is larger. Try fewer rows, by a
         # sixteenth, which is the precision of the search.
         unit, rows = question.settings.accumulate, largest.question.rows
@@ -239,7 +245,7 @@ def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
     chosen = _chosen(options, kind="--sweep", without=("save", "largest", "quick"))
     all_questions, prepared = questions(chosen, tpus=chosen.tpu or SWEEP)
     for question in all_questions:
-        asking.check(question)
+        compile_question.check(question)
     rows = prepared.records if prepared else None
     for question in all_questions:
         if say:
@@ -275,5 +281,9 @@ def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Cho
         raise UsageError(
             "--lengths needs a dataset with its histogram of lengths. Name one: --data DATA", code="option.missing"
         )
-    ask = asking.ask if chosen.exact else functools.partial(extending.estimate, asking=asking.ask, say=say)
-    return planner.plan_lengths(question, prepared, asking=ask)
+    ask = (
+        compile_question.ask
+        if chosen.exact
+        else functools.partial(extending.estimate, compile_question=compile_question.ask, say=say)
+    )
+    return planner.plan_lengths(question, prepared, compile_question=ask)

@@ -67,10 +67,12 @@ def questions(
     ]
 
 
-def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -> list[tuple[Choice, list[Answer]]]:
+def plan_lengths(
+    question: Question, data: DatasetSplit, *, compile_question: Ask = ask
+) -> list[tuple[Choice, list[Answer]]]:
     """Return the layouts of the dataset (`lengths.choices`), with the compiler's answer for each shape.
 
-    `asking` compiles a question. Raises DatasetError for a dataset whose lengths cannot be chosen.
+    `compile_question` compiles a question. Raises DatasetError for a dataset whose lengths cannot be chosen.
     """
     if data.settings.is_packed:
         raise DatasetError(
@@ -95,5 +97,5 @@ def plan_lengths(question: Question, data: DatasetSplit, *, asking: Ask = ask) -
             dataclasses.replace(question.with_(lengths=(s.input_length, s.target_length)), packed=packed)
             for s in choice.shapes
         ]
-        answers.append((choice, [asking(shape_question) for shape_question in shape_questions]))
+        answers.append((choice, [compile_question(shape_question) for shape_question in shape_questions]))
     return answers

@@ -18,20 +18,20 @@ class Advice:
     answer: Answer
 
 
-def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
+def largest_batch(question: Question, *, compile_question: Ask = ask) -> Answer | None:
     """Return the answer for the most rows on a device that fit, or None if not even the fewest do.
 
     Memory grows almost linearly with the rows. So the next guess is where the line through two answers reaches the memory
     of the device. If the guess does not fit, it becomes the line's second point. Above 16 rows, the result is exact to a
-    sixteenth. `asking` compiles a question.
+    sixteenth. `compile_question` compiles a question.
     """
     unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
     rows = max(question.rows, unit)
-    first = asking(question.with_(rows=rows))
+    first = compile_question(question.with_(rows=rows))
     second = first
     if first.fits:
-        second = asking(question.with_(rows=2 * rows))
-    elif not _state_fits(first) or rows == unit or not (first := asking(question.with_(rows=unit))).fits:
+        second = compile_question(question.with_(rows=2 * rows))
+    elif not _state_fits(first) or rows == unit or not (first := compile_question(question.with_(rows=unit))).fits:
         return None
     while True:
         # `first` fits. `second` has more rows: it fits only at the beginning.
@@ -43,7 +43,7 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
             rows = min(rows, second.question.rows - unit)
         if rows <= least:
             return first
-        answer = asking(question.with_(rows=rows))
+        answer = compile_question(question.with_(rows=rows))
         if answer.fits:
             if second.fits or second.question.rows - rows <= max(unit, rows // 16):
                 return answer
@@ -54,27 +54,27 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
             second = answer
 
 
-def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
+def advise(question: Question, *, compile_question: Ask = ask) -> Iterator[Advice]:
     """Yield changes with which a question fits that does not fit, the cheapest first: at most one of each kind.
 
     The kinds are: gradient accumulation, remat, both, shorter lengths, Adafactor, the model divided over several devices,
     and a larger chip.
     """
-    current_answer = asking(question)
+    current_answer = compile_question(question)
     if _state_fits(current_answer):
-        yield from _smaller(question, asking=asking)
+        yield from _smaller(question, compile_question=compile_question)
     if question.settings.optimizer != "adafactor":
         words = "--set optimizer=adafactor"
         # With the present remat first: turning it on takes time.
         for remat in sorted({question.settings.remat, True}):
-            answer = asking(question.with_(optimizer="adafactor", remat=remat))
+            answer = compile_question(question.with_(optimizer="adafactor", remat=remat))
             if answer.fits:
                 yield Advice(words + (" --set remat=true" if remat > question.settings.remat else ""), answer)
                 break
             if not _state_fits(answer):
                 break
     for wider in widths(question):
-        if wider.shard > question.shard and (answer := asking(wider)).fits:
+        if wider.shard > question.shard and (answer := compile_question(wider)).fits:
             yield Advice(f"--set shard={wider.shard} (a replica of the model on {wider.shard} devices)", answer)
             break
     larger = sorted(
@@ -88,28 +88,28 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
     for chip in larger:
         number = question.tpu.devices * (2 if chip.counts_cores and chip.devices_per_chip == 1 else 1)
         tpu = Tpu(f"{chip.name}-{number}", chip, question.tpu.devices)
-        answer = asking(dataclasses.replace(question, tpu=tpu))
+        answer = compile_question(dataclasses.replace(question, tpu=tpu))
         if answer.fits:
             yield Advice(f"--tpu {tpu.name}", answer)
             break
 
 
-def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
+def _smaller(question: Question, *, compile_question: Ask) -> Iterator[Advice]:
     """Yield advice that reduces the memory of activations."""
-    accumulated = _accumulated(question, asking=asking)
+    accumulated = _accumulated(question, compile_question=compile_question)
     if accumulated:
         yield accumulated
     remat = question.with_(remat=True)
     if not question.settings.remat:
-        answer = asking(remat)
+        answer = compile_question(remat)
         if answer.fits:
             yield Advice("--set remat=true (activations are computed again)", answer)
-        elif not accumulated and (both := _accumulated(remat, asking=asking)):
+        elif not accumulated and (both := _accumulated(remat, compile_question=compile_question)):
             yield Advice(f"--set remat=true {both.words}", both.answer)
     lengths = (question.input_length, question.target_length)
     while lengths[0] > 64:
         lengths = (lengths[0] // 2, max(lengths[1] // 2, min(lengths[1], 16)))
-        answer = asking(question.with_(lengths=lengths))
+        answer = compile_question(question.with_(lengths=lengths))
         if answer.fits:
             yield Advice(f"--input-length {lengths[0]} --target-length {lengths[1]}", answer)
             break
@@ -125,12 +125,12 @@ def _state_fits(answer: Answer) -> bool:
     return _state(answer) < answer.question.tpu.chip.hbm_bytes
 
 
-def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
+def _accumulated(question: Question, *, compile_question: Ask) -> Advice | None:
     """Return advice with the smallest `accumulate`, doubled each time, with which a step fits; None if there is none."""
     parts = question.settings.accumulate
     while parts * 2 <= question.rows and question.rows % (parts * 2) == 0:
         parts *= 2
-        answer = asking(question.with_(accumulate=parts))
+        answer = compile_question(question.with_(accumulate=parts))
         if answer.fits:
             return Advice(f"--set accumulate={parts}", answer)
     return None

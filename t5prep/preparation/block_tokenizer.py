@@ -94,10 +94,10 @@ class BlockExamples:
                 )
                 if empty.sum() > 1:  # rows with only empty columns get the same example
                     tables.append(
-                        self._repeat_first(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block)
+                        self._repeat_first(read._replace(other_rows=[]).rows(_first(empty)), read.numbers[empty], block)
                     )
                     is_remaining &= ~empty
-        if not tables or is_remaining.any() or read.others:
+        if not tables or is_remaining.any() or read.other_rows:
             tables.append(self._by_task(read.rows(is_remaining), block))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
@@ -208,13 +208,13 @@ SCHEMA = pa.schema(
 
 
 class TokenizedBlock(NamedTuple):
-    """The table (SCHEMA) of a block, and whether it was `found` in the token cache.
+    """The table (SCHEMA) of a block, and whether it was in the token cache (`is_cached`).
 
     Row numbers count from the block's first row, so that the cached table is valid wherever the same block occurs.
     """
 
     table: pa.Table
-    found: bool
+    is_cached: bool
 
 
 class BlockTokenizer:
@@ -255,15 +255,15 @@ class BlockTokenizer:
     def __call__(self, block: Block) -> TokenizedBlock:
         """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails for a row."""
         if self._cache is None:
-            return TokenizedBlock(self._tokenized(block), found=False)
+            return TokenizedBlock(self._tokenized(block), is_cached=False)
         if block.format.kind != "parquet":
             block = dataclasses.replace(block, data=blocks.content(block))  # one read for both hash and rows
         name = self._cache.name_of(block, columns=self._examples.columns)
         if (cached := self._cache.find(name)) is not None:
-            return TokenizedBlock(cached, found=True)
+            return TokenizedBlock(cached, is_cached=True)
         table = self._tokenized(block)
         self._cache.keep(name, table)
-        return TokenizedBlock(table, found=False)
+        return TokenizedBlock(table, is_cached=False)
 
     def _tokenized(self, block: Block) -> pa.Table:
         """Return the features of all rows of a block (SCHEMA), in order.
@@ -367,7 +367,7 @@ class BlockTokenizer:
             unk_id, full_texts = self._cut_by.unk_id, inputs.lines().to_pylist()
             texts = [
                 text if unk_id in text_ids else text_of_ids(text_ids.tolist(), self._cut_by)
-                for text, text_ids in zip(full_texts, ids.apart(), strict=True)
+                for text, text_ids in zip(full_texts, ids.to_arrays(), strict=True)
             ]
             return pa.array(texts, pa.large_string())
         return inputs.lines() if self._dedup == "near" else None

@@ -181,18 +181,18 @@ def _ledger(
     """Return the cost of truncation, with the rows that lost most, worst first. `split_counts` has the counts of each split."""
 
     def list_worst(side: str) -> list[manifest.TruncatedRow]:
-        split_of = {row.place: name for name, counts in split_counts.items() for row in getattr(counts, side)}
+        split_of = {row.position: name for name, counts in split_counts.items() for row in getattr(counts, side)}
         return [
-            {"id": row.id, "tokens": row.tokens, "lost": row.lost, "split": split_of[row.place]}
+            {"id": row.id, "tokens": row.tokens, "lost": row.tokens_lost, "split": split_of[row.position]}
             for row in getattr(total, side)
         ]
 
     # A percentile is the upper bound of its bucket, which may exceed the longest row.
-    percentiles = record_counts.percentiles(total.before)
+    percentiles = record_counts.percentiles(total.uncut_lengths)
     return {
         "inputs": {
-            "rows_cut": total.cut,
-            "tokens_lost": total.lost,
+            "rows_cut": total.inputs_cut,
+            "tokens_lost": total.inputs_lost,
             "tokens_before": {
                 **{name: min(bucket, total.longest) for name, bucket in percentiles.items()},
                 "max": total.longest,
@@ -251,7 +251,7 @@ def _split(
     lengths: manifest.Histogram = {
         "step": record_counts.STEPS,
         "joint": joint,
-        "inputs_before": sorted(counts.before.items()),
+        "inputs_before": sorted(counts.uncut_lengths.items()),
     }
     if settings.is_packed:
         lengths["packed"] = _packed(counts, settings)

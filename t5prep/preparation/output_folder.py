@@ -67,11 +67,11 @@ def refuse_inside(out: str, *, source: str) -> None:
 
 
 @contextlib.contextmanager
-def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = False) -> Iterator[None]:
+def claimed_folder(out: str | Path, *, new_identity: Identity, resumes: bool = False) -> Iterator[None]:
     """Claim and clean the folder or prefix `out` for the body. `new_identity` is that of the dataset to write.
 
     A finished dataset is only prepared again if it is the same one. Remains of an unfinished run are removed. With
-    `goes_on`, its shards and cached results are kept, because this run resumes with them. Raises OutputError if `out`
+    `resumes`, its shards and cached results are kept, because this run resumes with them. Raises OutputError if `out`
     holds anything else.
     """
     if "://" in str(out) and not gcs.is_gs(out):
@@ -80,7 +80,7 @@ def claimed_folder(out: str | Path, *, new_identity: Identity, goes_on: bool = F
             f"--out {scheme}://… is not supported. Choose a directory, or gs://BUCKET/NAME.",
             code="output.unsupported-scheme",
         )
-    with _bucket(str(out), new_identity) if gcs.is_gs(out) else _directory(Path(out), new_identity, goes_on=goes_on):
+    with _bucket(str(out), new_identity) if gcs.is_gs(out) else _directory(Path(out), new_identity, resumes=resumes):
         yield
 
 
@@ -130,7 +130,7 @@ def _strays(out: str | Path, names: Iterable[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[None]:
+def _directory(out: Path, new_identity: Identity, *, resumes: bool) -> Iterator[None]:
     """Claim a folder by locking its marker file. The lock ends with the process, even if it is killed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -142,10 +142,10 @@ def _directory(out: Path, new_identity: Identity, *, goes_on: bool) -> Iterator[
         busy = f"Another t5prep is preparing {out}. Wait for it, or choose another --out."
         atomic_files.lock(marker, busy=busy)
         # After locking: another run's files must not be removed.
-        _sweep(out, goes_on=goes_on)
+        _sweep(out, resumes=resumes)
         yield
         _sweep_unfinished(out)
-        if goes_on:
+        if resumes:
             for name in _strays(out, os.listdir(out)):
                 (out / name).unlink()
         (out / MARKER).unlink(missing_ok=True)
@@ -203,16 +203,16 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
 
 def is_of_dataset(name: str) -> bool:
     """Check whether a file name belongs to a dataset."""
-    is_side_file = name in (*verify.BESIDE, manifest.NAME) or manifest.is_filter_file(name)
+    is_side_file = name in (*verify.SIDE_FILES, manifest.NAME) or manifest.is_filter_file(name)
     return is_side_file or shard_files.is_shard(name) or rejected_rows.is_rejected(name)
 
 
-def _sweep(out: Path, *, goes_on: bool) -> None:
+def _sweep(out: Path, *, resumes: bool) -> None:
     """Remove the remains of an earlier run. The manifest goes first, so that it never describes missing shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
-    _sweep_unfinished(out, but=CACHE_PREFIX if goes_on else MARKER)
+    _sweep_unfinished(out, but=CACHE_PREFIX if resumes else MARKER)
     for path in out.iterdir():
-        if goes_on and shard_files.is_shard(path.name):
+        if resumes and shard_files.is_shard(path.name):
             continue
         if is_of_dataset(path.name) and (path.name != card.NAME or card.is_ours(path.read_bytes())):
             path.unlink()
@@ -238,12 +238,12 @@ NEW, OLD = ".t5prep-new", ".replaced"
 
 
 @contextlib.contextmanager
-def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool = False) -> Iterator[str]:
+def claimed(out: str, *, new_identity: Identity, overwrite: bool, resumes: bool = False) -> Iterator[str]:
     """Yield the folder to write to: `out`, or a folder beside it if `out` holds another dataset and `overwrite` is set.
 
     When the new dataset is complete, the old folder is renamed to `OUT.replaced`, and the new one takes its place. A
     run that is killed earlier leaves the old dataset unchanged, and the same command resumes. Without `overwrite`,
-    another dataset is refused. `goes_on` is that of `claimed_folder`. Raises OutputError for a folder with foreign
+    another dataset is refused. `resumes` is that of `claimed_folder`. Raises OutputError for a folder with foreign
     files, and UsageError for a bucket.
     """
     if overwrite and gcs.is_gs(out):
@@ -256,10 +256,10 @@ def claimed(out: str, *, new_identity: Identity, overwrite: bool, goes_on: bool 
     if overwrite and not final.exists() and (new / manifest.NAME).is_file():
         _move(new, final)  # an earlier run was killed between its two renames
     if not (overwrite and _holds_another(final, out, new_identity)):
-        with claimed_folder(out, new_identity=new_identity, goes_on=goes_on):
+        with claimed_folder(out, new_identity=new_identity, resumes=resumes):
             yield out
         return
-    with claimed_folder(new, new_identity=new_identity, goes_on=goes_on):
+    with claimed_folder(new, new_identity=new_identity, resumes=resumes):
         yield str(new)
     old = _free(final)
     _move(final, old)

@@ -16,17 +16,17 @@ MOST_LABELS = 64
 WORST = 10
 
 
-class TruncatedRow(NamedTuple):
-    """A row that was cut: the tokens that it lost, its tokens before, its id, and its position (`place`).
+class CutRow(NamedTuple):
+    """A row that was cut: the tokens that it lost, its tokens before, its id, and its position.
 
     Among rows that lost the same number, those with the first positions are listed, so that the list depends on no
     range of a merge.
     """
 
-    lost: int
+    tokens_lost: int
     tokens: int
     id: str
-    place: tuple[int, int]
+    position: tuple[int, int]
 
 
 @dataclasses.dataclass
@@ -34,7 +34,7 @@ class Counts:
     """Counts of the records of a shard, or of several shards added together.
 
     * `examples`: examples in the records; more than `records` if they are packed, documents if text is cut into rows.
-    * `joint`: records by (input bucket, target bucket) of their lengths; `before`: input lengths before cutting.
+    * `joint`: records by (input bucket, target bucket) of their lengths; `uncut_lengths`: input lengths before cutting.
     * `labels`: for each target's label ids, records with and without markup; None if there are too many distinct ones.
     * `worst`, `targets_worst`: the inputs and targets that lost most tokens, at most WORST.
     """
@@ -44,16 +44,16 @@ class Counts:
     inputs: int = 0
     targets: int = 0
     unknown: int = 0
-    cut: int = 0
-    lost: int = 0
+    inputs_cut: int = 0
+    inputs_lost: int = 0
     targets_cut: int = 0
     targets_lost: int = 0
     joint: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    before: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    uncut_lengths: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     longest: int = 0
     labels: dict[tuple[int, ...], tuple[int, int]] | None = dataclasses.field(default_factory=dict)
-    worst: tuple[TruncatedRow, ...] = ()
-    targets_worst: tuple[TruncatedRow, ...] = ()
+    worst: tuple[CutRow, ...] = ()
+    targets_worst: tuple[CutRow, ...] = ()
 
     def __add__(self, other: "Counts") -> "Counts":
         plain = {
@@ -72,16 +72,16 @@ class Counts:
         return Counts(
             **plain,
             joint=self.joint + other.joint,
-            before=self.before + other.before,
+            uncut_lengths=self.uncut_lengths + other.uncut_lengths,
             labels=labels,
             worst=_select_worst(self.worst + other.worst),
             targets_worst=_select_worst(self.targets_worst + other.targets_worst),
         )
 
 
-def _select_worst(rows: Iterable[TruncatedRow]) -> tuple[TruncatedRow, ...]:
+def _select_worst(rows: Iterable[CutRow]) -> tuple[CutRow, ...]:
     """Return the rows that lost most tokens, ties by position."""
-    return tuple(sorted(rows, key=lambda row: (-row.lost, row.place))[:WORST])
+    return tuple(sorted(rows, key=lambda row: (-row.tokens_lost, row.position))[:WORST])
 
 
 def count(
@@ -111,12 +111,12 @@ def count(
         inputs=int(entries["inputs"].sum()),
         targets=int(entries["targets"].sum()),
         unknown=int(entries["unknown"].sum()),
-        cut=int(np.count_nonzero(inputs_lost)),
-        lost=int(inputs_lost.sum()),
+        inputs_cut=int(np.count_nonzero(inputs_lost)),
+        inputs_lost=int(inputs_lost.sum()),
         targets_cut=int(np.count_nonzero(targets_lost)),
         targets_lost=int(targets_lost.sum()),
         joint=joint(entries["inputs"], entries["targets"]),
-        before=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
+        uncut_lengths=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
         longest=int(entries["tokens"].max(initial=0)),
         labels=tally,
         worst=_worst(inputs_lost, "tokens", entries, name),
@@ -137,15 +137,13 @@ def tokens_lost(entries: np.ndarray | Mapping[str, np.ndarray], *, marked: bool)
 
 def _worst(
     lost_tokens: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None
-) -> tuple[TruncatedRow, ...]:
+) -> tuple[CutRow, ...]:
     """Return the entries that lost most tokens. `tokens` is the column with their length before cutting."""
     if name is None:
         return ()
     first = np.lexsort((entries["low"], entries["high"], -lost_tokens))[:WORST]
     return tuple(
-        TruncatedRow(
-            int(lost_tokens[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i]))
-        )
+        CutRow(int(lost_tokens[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i])))
         for i in first.tolist()
         if lost_tokens[i]
     )

@@ -29,20 +29,20 @@ from t5prep.tokens.tokenizer import Tokenizer
 RECORDS_A_PART = 1024
 
 
-class Framed(NamedTuple):
+class SerializedRecords(NamedTuple):
     """Serialized records, concatenated in `data`, and the bytes of each, `uint32[records]`."""
 
     data: bytes
     sizes: np.ndarray
 
-    def apart(self) -> list[bytes]:
+    def to_list(self) -> list[bytes]:
         """Return the bytes of each record."""
         ends = np.cumsum(self.sizes, dtype=np.int64).tolist()
         return [self.data[end - size : end] for end, size in zip(ends, self.sizes.tolist(), strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
+class RecordFormat:
     """The format of records: which features they have, and how far both sides are padded.
 
     * `lengths`: the padded length of inputs and targets; 0 for no padding. `pads`: the padding value of each.
@@ -57,10 +57,10 @@ class Frame:
     separator: int = -1
     packed: bool = False
 
-    def __call__(self, columns: Columns, *, starts: np.ndarray | None = None) -> Framed:
+    def __call__(self, columns: Columns, *, starts: np.ndarray | None = None) -> SerializedRecords:
         """Return a record for each row. If packed, record i has the rows `starts[i]:starts[i + 1]`."""
         data, sizes = frame_records(*self._of(columns, starts))
-        return Framed(data, np.frombuffer(sizes, np.uint32))
+        return SerializedRecords(data, np.frombuffer(sizes, np.uint32))
 
     def sizes(self, columns: Columns) -> np.ndarray:
         """Return the bytes of each row's record, `uint32[rows]`, without building it."""
@@ -76,27 +76,27 @@ class Frame:
         return content, starts.astype(np.int64).tobytes(), inputs.ids.dtype.itemsize, *shape
 
 
-def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
+def format_of(settings: Settings, *, pad_id: int, separator: int) -> RecordFormat:
     """Return the format of a dataset's records. `separator` is the id that ends the first text of a pair."""
     if settings.layout == "ragged":
-        return Frame()
+        return RecordFormat()
     lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
     if settings.is_packed:
-        return Frame(lengths, pads, packed=True)
+        return RecordFormat(lengths, pads, packed=True)
     mask = target_of(settings.target).mask if settings.masks else ""
     masks = (settings.masks, mask == "decoder_attention_mask")
-    return Frame(lengths, pads, masks, separator if mask == "token_type_ids" else -1)
+    return RecordFormat(lengths, pads, masks, separator if mask == "token_type_ids" else -1)
 
 
-def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:
+def format_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> RecordFormat:
     """Return the format of a single row, for comparing duplicates and for planning shards.
 
     Of two rows with one id, the smaller record is kept, and the sizes decide the number of shards. If a record holds
     several rows, each is measured without padding.
     """
     if settings.is_packed or task.spans is not None:
-        return Frame()
-    return frame_of(settings, pad_id=pad_id, separator=separator)
+        return RecordFormat()
+    return format_of(settings, pad_id=pad_id, separator=separator)
 
 
 class Built(NamedTuple):
@@ -107,7 +107,7 @@ class Built(NamedTuple):
     (shard_files.ORIGIN).
     """
 
-    records: Framed
+    records: SerializedRecords
     counts: record_counts.Counts
     lengths: np.ndarray | None
     origins: np.ndarray
@@ -118,7 +118,7 @@ Layout = Callable[[Iterable[Rows]], Iterator[Built]]
 
 def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Layout:
     """Return the layout that the settings and the task request."""
-    frame = frame_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+    record_format = format_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
     if isinstance(task.spans, Spans):
         length, _ = span_corruption.lengths(settings.input_length, **task.spans._asdict())
         special = functools.partial(
@@ -126,23 +126,27 @@ def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Lay
         )
         corrupt = functools.partial(special, **task.spans._asdict())
         hide = functools.partial(_in_chunks, length=length, seed=settings.seed, corrupt=corrupt)
-        return HiddenSpans(frame, hide, tokenizer.unk_id)
+        return HiddenSpans(record_format, hide, tokenizer.unk_id)
     if isinstance(task.spans, Masks):
         mask = masking.Mask(task.spans.rate, tokenizer, inputs_length=settings.input_length, seed=settings.seed)
-        return HiddenSpans(frame, mask, tokenizer.unk_id)
+        return HiddenSpans(record_format, mask, tokenizer.unk_id)
     if task.spans:
         denoise = denoisers.Denoise(
             task.spans.denoisers, tokenizer=tokenizer, inputs_length=settings.input_length, seed=settings.seed
         )
-        return HiddenSpans(frame, denoise, tokenizer.unk_id)
-    return PackedRows(frame, settings.marked) if frame.packed else PlainRows(frame, settings.marked)
+        return HiddenSpans(record_format, denoise, tokenizer.unk_id)
+    return (
+        PackedRows(record_format, settings.marked)
+        if record_format.packed
+        else PlainRows(record_format, settings.marked)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class PlainRows:
     """Write one record for each row. `marked`: a cut input has a marker, which is no token of the text."""
 
-    frame: Frame
+    record_format: RecordFormat
     marked: bool
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
@@ -151,7 +155,7 @@ class PlainRows:
             counts = _counts(rows, self.marked)
             for part in _parts(rows):
                 origins = _origins(part.entries, self.marked)
-                yield Built(self.frame(part.columns()), counts, _lengths(part.entries), origins)
+                yield Built(self.record_format(part.columns()), counts, _lengths(part.entries), origins)
                 counts = record_counts.Counts()
 
 
@@ -159,7 +163,7 @@ class PlainRows:
 class PackedRows:
     """Pack several examples into a record, first-fit within each range."""
 
-    frame: Frame
+    record_format: RecordFormat
     marked: bool
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
@@ -170,7 +174,7 @@ class PackedRows:
         for rows in ranges:
             entries = rows.entries
             sizes = np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.int64)
-            row_of = ragged.first_fit(sizes, room=self.frame.lengths)
+            row_of = ragged.first_fit(sizes, room=self.record_format.lengths)
             filled = [np.bincount(row_of, weights=side).astype(np.int64) for side in sizes.T]
             counts = _counts(rows, self.marked)
             counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))
@@ -180,7 +184,7 @@ class PackedRows:
             for first in range(0, len(filled[0]), RECORDS_A_PART):
                 starts = edges[first : first + RECORDS_A_PART + 1]
                 record_rows = rows.take(order[starts[0] : starts[-1]])
-                records = self.frame(record_rows.columns(), starts=starts - starts[0])
+                records = self.record_format(record_rows.columns(), starts=starts - starts[0])
                 yield Built(records, counts, None, _origins(record_rows.entries, self.marked))
                 counts = record_counts.Counts()
 
@@ -192,22 +196,22 @@ class HiddenSpans:
     Only the last row of a shard is shorter. A row's id names its first token, and seeds the choice of its spans.
     """
 
-    frame: Frame
+    record_format: RecordFormat
     hide: Callable[[Iterable[tuple[Names, Ragged]]], Iterator[Hidden]]
     unk_id: int
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
         """Yield the rows of all ranges, which are one sequence of tokens."""
-        taken = 0  # documents not counted in a yielded record yet
+        documents_read = 0  # documents not counted in a yielded record yet
         end = record_start = 0  # tokens of all documents so far, and those before the next record
         # Documents in which a record may still begin: the end of their tokens, their file and their row.
         waiting = collections.deque[tuple[int, int, int]]()
 
         def documents() -> Iterator[tuple[Names, Ragged]]:
-            nonlocal taken, end
+            nonlocal documents_read, end
             for rows in ranges:
                 columns = rows.columns()
-                taken += len(columns.ids)
+                documents_read += len(columns.ids)
                 for tokens, file, row in rows.entries[["inputs", "file", "row"]].tolist():
                     end += tokens
                     waiting.append((end, file, row))
@@ -228,8 +232,8 @@ class HiddenSpans:
                 record_start += size
             entries["file"], entries["row"] = zip(*places, strict=True)
             counts = record_counts.count(entries, labels=None, marked=False)
-            counts, taken = dataclasses.replace(counts, examples=taken), 0
-            yield Built(self.frame(columns), counts, _lengths(entries), _origins(entries, False))
+            counts, documents_read = dataclasses.replace(counts, examples=documents_read), 0
+            yield Built(self.record_format(columns), counts, _lengths(entries), _origins(entries, False))
 
 
 def _parts(rows: Rows) -> Iterator[Rows]:

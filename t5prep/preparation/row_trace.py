@@ -202,18 +202,18 @@ class FoundRecord(NamedTuple):
     segment: int = 0
 
 
-class MadeRow(NamedTuple):
+class RemadeRow(NamedTuple):
     """The result of processing a row again: its trace, its place, its id, and the id of its record.
 
-    `record_id` is None if the row has no record with the requested id. `left` is the step that rejected it, "" for
+    `record_id` is None if the row has no record with the requested id. `rejected_by` is the step that rejected it, "" for
     none.
     """
 
     trace: RowTrace
-    place: Location
+    location: Location
     id: str = ""
     record_id: str | None = None
-    left: str = ""
+    rejected_by: str = ""
 
 
 class RowTracer:
@@ -237,41 +237,41 @@ class RowTracer:
             location = location if location and not _has_own_id(found_records[0].id, location) else None
         elif rejected and location is None:
             location = rejected[0]["file"], rejected[0]["row"]
-        made_row = None
+        remade_row = None
         try:
-            if made_row := self._remake_row(id, location, found_records[0] if found_records else None):
-                trace = made_row.trace
+            if remade_row := self._remake_row(id, location, found_records[0] if found_records else None):
+                trace = remade_row.trace
         except T5prepError as error:
             trace.notes.append(
                 f"Showing only what the dataset records, because the source could not be read again: {error}"
             )
-        if made_row and not found_records and made_row.record_id is not None:
-            found_records = list(self.records(made_row.record_id)) or self._begun_in(made_row)
-            rejected = list(self._rejected(f"{made_row.place[0]}:{made_row.place[1]}"))
-        if not found_records and not rejected and made_row is None:
+        if remade_row and not found_records and remade_row.record_id is not None:
+            found_records = list(self.records(remade_row.record_id)) or self._begun_in(remade_row)
+            rejected = list(self._rejected(f"{remade_row.location[0]}:{remade_row.location[1]}"))
+        if not found_records and not rejected and remade_row is None:
             raise DatasetError(
                 f'No record, rejected row or source row of {trace.data} has the id "{id}". List all ids: '
                 f"t5prep table {trace.data} ids.csv",
                 code="row.unknown-id",
             )
         # The rejected line of this row, if it made no record. Another row may have the same id.
-        if made_row:
-            line = next((entry for entry in rejected if (entry["file"], entry["row"]) == made_row.place), None)
+        if remade_row:
+            line = next((entry for entry in rejected if (entry["file"], entry["row"]) == remade_row.location), None)
         else:
             line = rejected[0] if rejected and not found_records else None
         if found_records and line is None:
             with self._decoding(found_records[0].shard, found_records[0].number):
-                differs = made_row is not None and not self._agree(made_row, found_records[0])
+                differs = remade_row is not None and not self._agree(remade_row, found_records[0])
                 self._add_record(trace, found_records[0])
             if differs:
                 trace.notes.append("The current steps make another record of this row than the dataset holds.")
         other_records = found_records[1 if line is None else 0 :]
         trace.also = [{"id": entry.id, "shard": entry.shard, "number": entry.number} for entry in other_records]
         if line is not None:
-            step = _LEFT_BY.get(line["reason"].partition(":")[0]) or (made_row.left if made_row else None)
+            step = _LEFT_BY.get(line["reason"].partition(":")[0]) or (remade_row.rejected_by if remade_row else None)
             trace.rejected = {"reason": line["reason"], "step": step}
             trace.split = trace.split if step in _AFTER_SPLIT else None
-        trace.duplicates = self._duplicates(line, made_row if found_records else None)
+        trace.duplicates = self._duplicates(line, remade_row if found_records else None)
         trace.also += [entry for entry in rejected if entry not in (line, *(trace.duplicates or ()))]
         return trace
 
@@ -319,7 +319,7 @@ class RowTracer:
 
     def _decoding(self, shard: str, number: int) -> contextlib.AbstractContextManager[None]:
         """Return the context that converts an error of decoding a record into a DatasetError that names it."""
-        return self.dataset.decoding(f"Record {number} of {self.dataset.at(shard)}")
+        return self.dataset.decoding(f"Record {number} of {self.dataset.path_of(shard)}")
 
     def _lines(self, *needles: bytes) -> Iterator[RejectedRow]:
         """Yield the rejected rows whose JSON line contains one of the `needles`. Raises DatasetError."""
@@ -334,9 +334,9 @@ class RowTracer:
             if (line["id"] is not None and shape.fullmatch(line["id"])) or (line["file"], line["row"]) == location:
                 yield line
 
-    def _begun_in(self, made_row: MadeRow) -> list[FoundRecord]:
+    def _begun_in(self, remade_row: RemadeRow) -> list[FoundRecord]:
         """Return the record that contains the first token of a document that begins in the middle of a record."""
-        split = made_row.trace.split["name"] if made_row.trace.split else ""
+        split = remade_row.trace.split["name"] if remade_row.trace.split else ""
         if not self._hides_spans or split not in self._manifest.splits:
             return []
         shards = self._manifest.splits[split].shards
@@ -345,7 +345,7 @@ class RowTracer:
             (high_and_low,) = self._positions({id}).tolist()
             return high_and_low
 
-        start = position(made_row.record_id or "")
+        start = position(remade_row.record_id or "")
         # Shards are equal ranges of 2^64 positions.
         shard = shards[start[0] * len(shards) >> 64].name
         scanned_records = self._scan({split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
@@ -413,20 +413,20 @@ class RowTracer:
         files = self._manifest.source.files
         if not entry or entry["file"] >= len(files):
             raise DatasetError(
-                f"{self.dataset.at(shard_files.ORIGINS)} does not match the shards of this dataset. "
-                f"{shard_files.AGAIN}",
+                f"{self.dataset.path_of(shard_files.ORIGINS)} does not match the shards of this dataset. "
+                f"{shard_files.REPAIR_ADVICE}",
                 code="dataset.altered",
             )
         name = files[entry["file"]].name
         return {"file": name, "row": entry["row"], "input_cut": entry["input_cut"], "target_cut": entry["target_cut"]}
 
-    def _agree(self, made_row: MadeRow, found_record: FoundRecord) -> bool:
+    def _agree(self, remade_row: RemadeRow, found_record: FoundRecord) -> bool:
         """Check whether a record equals the result of the steps. For rows with hidden spans, check only the split."""
-        trace = made_row.trace
+        trace = remade_row.trace
         if trace.split is None or trace.tokens is None:
             return True  # the steps made no record
         split = trace.split["name"]
-        if made_row.record_id != found_record.id or split != found_record.split:
+        if remade_row.record_id != found_record.id or split != found_record.split:
             return self._hides_spans and split == found_record.split  # the row may begin in the middle of it
         if self.rows.task.task.several_answers and found_record.split != "train":
             return True  # the record is of the first row with this id
@@ -438,18 +438,18 @@ class RowTracer:
         labels = record.labels[: len(inputs)] if self._manifest.target.is_aligned else record.targeted
         return (inputs, labels) == (trace.tokens["input_ids"], trace.tokens["labels"])
 
-    def _duplicates(self, line: RejectedRow | None, made_row: MadeRow | None) -> list[RejectedRow] | None:
+    def _duplicates(self, line: RejectedRow | None, remade_row: RemadeRow | None) -> list[RejectedRow] | None:
         """Return the duplicates and near-duplicates of a rejected row's `line`, or of a row with a record."""
         reason = line["reason"] if line else ""
         if reason.startswith("near duplicate: "):
             heads = [rejected_rows.without_similarity(reason)]
         elif re.match("duplicate (id|text): kept is ", reason):
             heads = [reason]
-        elif line is None and made_row is not None:
-            near = rejected_rows.near_duplicate(*made_row.place, made_row.id, 1.0)
+        elif line is None and remade_row is not None:
+            near = rejected_rows.near_duplicate(*remade_row.location, remade_row.id, 1.0)
             heads = [rejected_rows.without_similarity(near)]
             heads += [
-                f"{kind}: kept is {made_row.place[0]}:{made_row.place[1]}"
+                f"{kind}: kept is {remade_row.location[0]}:{remade_row.location[1]}"
                 for kind in ("duplicate id", "duplicate text")
             ]
         else:
@@ -462,7 +462,7 @@ class RowTracer:
 
     # Processing the row again.
 
-    def _remake_row(self, id: str, location: Location | None, found_record: FoundRecord | None) -> MadeRow | None:
+    def _remake_row(self, id: str, location: Location | None, found_record: FoundRecord | None) -> RemadeRow | None:
         """Return the result of processing a row again: at `location`, or the first row that makes the record. None: no such row."""
         if location is None and found_record is None and not self._hides_spans:
             return None  # every row with this id is a record or a rejected row
@@ -482,11 +482,11 @@ class RowTracer:
         steps = self._steps
         for row in self.rows.find(location, ids):
             if (row.block.file.name, row.number) not in dropped:
-                made_row = steps.make(
+                remade_row = steps.make(
                     RowTrace(id, self.dataset.folder), row, record_id=found_record.id if found_record else None
                 )
-                if location is not None or made_row.record_id is not None:
-                    return made_row
+                if location is not None or remade_row.record_id is not None:
+                    return remade_row
         return None
 
     @functools.cached_property
@@ -505,28 +505,28 @@ class _Steps:
         names = [file.name for file in rows.files]
         self._sort = BlockSorter(self._settings, task.task, self._tokenizer, files=names, own_splits=self._own_splits)
 
-    def make(self, trace: RowTrace, source_row: SourceRow, *, record_id: str | None) -> MadeRow:
+    def make(self, trace: RowTrace, source_row: SourceRow, *, record_id: str | None) -> RemadeRow:
         """Add the results of the steps to a trace. If the row makes several examples, `record_id` selects one."""
         block, number, examples = source_row
         row = next(row for row in blocks.read(block, columns=self._rows.examples_of.columns) if row.number == number)
-        trace.source, made_row = _source(block, row), MadeRow(trace, (block.file.name, number))
+        trace.source, remade_row = _source(block, row), RemadeRow(trace, (block.file.name, number))
         if not len(examples):
             trace.example = {"blank": True}
-            return made_row
+            return remade_row
         (example,) = example_table.examples_of(examples)
         if isinstance(example, str):
             trace.example = {"reason": example}
-            return made_row._replace(left="reading" if row.record is None else "task")
+            return remade_row._replace(rejected_by="reading" if row.record is None else "task")
         trace.example = _example(example, group=examples["group"][0].as_py())
         steps = Trace()
         table = BlockTokenizer(self._settings, self._rows.task, self._tokenizer, trace=steps).features(examples)
         trace.filters = [_filtered(*filter_step) for filter_step in steps.filters]
         if trace.filters and "reason" in trace.filters[-1]:
-            return made_row._replace(left="filters")
+            return remade_row._replace(rejected_by="filters")
         accepted_rows = table.filter(table["reason"].is_null()).combine_chunks()
         if not len(accepted_rows):
             trace.tokens = _count_tokens(table, 0)
-            return made_row._replace(left="tokens")
+            return remade_row._replace(rejected_by="tokens")
         placed = self._sort.places(accepted_rows, block)
         # A row may make several examples: trace the one with the requested record.
         index = placed.record_ids.index(record_id) if record_id in placed.record_ids else 0
@@ -543,7 +543,7 @@ class _Steps:
         trace.split = self._explain_split(accepted_rows, placed.drawn_by, index, split=split, file=block.file.name)
         id = placed.record_ids[index]
         is_wanted = record_id is None or record_id == id or record_id.startswith(f"{id}@")
-        return made_row._replace(id=placed.ids[index], record_id=(record_id or id) if is_wanted else None)
+        return remade_row._replace(id=placed.ids[index], record_id=(record_id or id) if is_wanted else None)
 
     def _texts(self, runs: list[list[int]]) -> list[str]:
         """Return the texts of runs of ids, without special tokens between texts and lines."""
@@ -678,7 +678,9 @@ def _span(block: Block, row: Row) -> _Span | None:
     row_bytes = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, **dialect)]
     names = tuple(row.record or ())
     # These are the row's bytes only if they give the same row again.
-    reread = next(text_rows.read(row_bytes, block.format, columns=block.columns, first=row.number, wanted=names), None)
+    reread = next(
+        text_rows.read(row_bytes, block.format, columns=block.columns, first=row.number, typed_columns=names), None
+    )
     if reread is None or (row.record is not None and reread.record is None) or reread.reason != row.reason:
         return None
     if block.data is not None and not _stands_at(block, begin, row_bytes):

@@ -27,7 +27,7 @@ from t5prep.io import atomic_files, paths
 from t5prep.preparation import placement, record_counts, spills
 from t5prep.preparation.near_duplicates import clusters as near_duplicates
 from t5prep.preparation.near_duplicates.clusters import Repeats, precedence
-from t5prep.preparation.records import Frame, Layout
+from t5prep.preparation.records import Layout, RecordFormat
 from t5prep.preparation.spills import END, ENTRY, Crowded, Rows, Spill
 from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Names
@@ -51,7 +51,7 @@ RECORDS_A_SHARD = 256
 class ShardSpec:
     """The plan of a shard: which of the equal ranges of positions of its split, and about how many bytes it has.
 
-    * `before`: splits whose ids this shard must not have. If the source's files are splits, an id may occur in two.
+    * `preceding_splits`: splits whose ids this shard must not have. If the source's files are splits, an id may occur in two.
     * `every`: the number of records in a page of the index.
     * `measured`: whether lengths and origins of its records are written.
     """
@@ -60,7 +60,7 @@ class ShardSpec:
     number: int
     shards: int
     bytes: int
-    before: tuple[str, ...] = ()
+    preceding_splits: tuple[str, ...] = ()
     every: int = 64
     measured: bool = True
 
@@ -84,11 +84,11 @@ class WrittenShard(NamedTuple):
 
 
 def plan_shards(
-    records: Mapping[str, int], sizes: Mapping[str, int], *, shards: int | None, drawn: bool
+    records: Mapping[str, int], sizes: Mapping[str, int], *, shards: int | None, drawn_by_id: bool
 ) -> list[ShardSpec]:
     """Return the shards of all splits, in order, given the records and the bytes (`sizes`) of each split.
 
-    `shards` is the number of shards of the largest split, None for a power of two. `drawn`: splits are drawn from
+    `shards` is the number of shards of the largest split, None for a power of two. `drawn_by_id`: splits are drawn from
     ids. Otherwise an id may occur in two splits, and evaluation splits keep it.
 
     The list is empty if there are no examples. Raises UsageError if there are more shards than examples.
@@ -112,7 +112,7 @@ def plan_shards(
             count = 1 << (min_shards - 1).bit_length()
         preceding_splits = (
             ()
-            if drawn
+            if drawn_by_id
             else tuple(
                 preceding_split for preceding_split in sorted(records) if _order(preceding_split) < _order(split)
             )
@@ -146,7 +146,7 @@ def write(
     files: Sequence[str],
     out: str,
     layout: Layout,
-    frame: Frame,
+    record_format: RecordFormat,
     several: bool = False,
     duplicate_key: str = "id",
     repeats: Sequence[Repeats] = (),
@@ -155,13 +155,13 @@ def write(
     """Write one shard from the spills in `sources`, and return it with its counts.
 
     * `files`: the names of the source's files.
-    * `frame`: the format of single rows. Of rows with one id, the one with the smallest bytes in it is kept.
+    * `record_format`: the format of single rows. Of rows with one id, the one with the smallest bytes in it is kept.
     * `several`: an id may have several answers. Only rows with the same target are duplicates, and evaluation splits merge the others.
     * `duplicate_key`: what duplicates have in common, "id" or "text".
     * `repeats`: rows to exclude because they repeat another one.
     * `range_bytes`: bytes of a range that is merged in memory.
     """
-    exclusions = _LeftOut(files, frame, duplicate_key)
+    exclusions = _Exclusions(files, record_format, duplicate_key)
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
     sizes, lengths, origins = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)], list[np.ndarray]()
     ranges = _ranges(spec, sources, exclusions, several=several, repeats=repeats, range_bytes=range_bytes)
@@ -187,7 +187,7 @@ def write(
 def _ranges(
     spec: ShardSpec,
     sources: Sequence[Spill],
-    exclusions: "_LeftOut",
+    exclusions: "_Exclusions",
     *,
     several: bool,
     repeats: Sequence[Repeats],
@@ -203,9 +203,9 @@ def _ranges(
         parts = list(_different(spec, sources, exclusions, start, stop, keys=keys, repeats=repeats, size=range_bytes))
         if not parts:
             continue
-        rows = spills.together(parts)
+        rows = spills.concatenate_rows(parts)
         # Steps 0 and 1 exclude near-duplicates and duplicates; rejected lines are ordered by step.
-        for step, preceding_split in enumerate(spec.before, 2):
+        for step, preceding_split in enumerate(spec.preceding_splits, 2):
             rows = exclusions.leaks(
                 rows, spills.gather(sources, preceding_split, start, stop), split=preceding_split, step=step
             )
@@ -219,7 +219,7 @@ def _ranges(
 def _different(
     spec: ShardSpec,
     sources: Sequence[Spill],
-    exclusions: "_LeftOut",
+    exclusions: "_Exclusions",
     start: int,
     stop: int,
     *,
@@ -239,7 +239,7 @@ def _different(
         )
     except Crowded:
         if stop - start == 1:
-            yield exclusions.first_of(
+            yield exclusions.select_first(
                 part for spill in sources for part in spill.parts(spec.split, start, stop, size=size)
             )
             return
@@ -256,7 +256,7 @@ def _different(
         yield exclusions.duplicates_of(rows, keys)
 
 
-class _LeftOut:
+class _Exclusions:
     """The excluded rows of a shard: near-duplicates, duplicates, and rows that another split has.
 
     Their lines are ordered by the excluding step, then by position. So they do not depend on the ranges in which a
@@ -264,8 +264,8 @@ class _LeftOut:
     `duplicate_key` is what duplicates have in common.
     """
 
-    def __init__(self, files: Sequence[str], frame: Frame, duplicate_key: str) -> None:
-        self._files, self._frame, self._same = files, frame, duplicate_key
+    def __init__(self, files: Sequence[str], record_format: RecordFormat, duplicate_key: str) -> None:
+        self._files, self._record_format, self._same = files, record_format, duplicate_key
         # Lines beyond LINES_BYTES are written to disk.
         new: Callable[[], tempfile.SpooledTemporaryFile[bytes]] = functools.partial(
             tempfile.SpooledTemporaryFile, LINES_BYTES
@@ -308,14 +308,14 @@ class _LeftOut:
         for begin, end in np.stack([starts, ends], axis=1)[ends - starts > 1].tolist():
             # Too many to build all of their records in memory.
             if end - begin > RIVALS:
-                first_row = self.first_of(
+                first_row = self.select_first(
                     rows.take(np.arange(a, min(a + RIVALS, end))) for a in range(begin, end, RIVALS)
                 )
                 keep[begin:end] = (
                     rows.entries[["file", "row"]][begin:end] == first_row.entries[["file", "row"]]
                 ).ravel()
                 continue
-            records = self._frame(rows.take(np.arange(begin, end)).columns()).apart()
+            records = self._record_format(rows.take(np.arange(begin, end)).columns()).to_list()
             rivals = [(record, *self._locate_row(rows, i), i) for i, record in enumerate(records, begin)]
             (_, file, row, _), *duplicates = sorted(rivals)
             for *_, i in duplicates:
@@ -323,7 +323,7 @@ class _LeftOut:
                 self._drop(rows, i, f"duplicate {self._same}", f"duplicate {self._same}: kept is {file}:{row}", step=1)
         return rows.take(keep)
 
-    def first_of(self, parts: Iterable[Rows]) -> Rows:
+    def select_first(self, parts: Iterable[Rows]) -> Rows:
         """Return one row for each position, as `duplicates_of` does, from `parts` in any order.
 
         The rows are sorted in files, so that only one part is in memory at a time.
@@ -346,7 +346,7 @@ class _LeftOut:
                     for i, (low, record, (a, b)) in enumerate(
                         zip(
                             rows.entries["low"].tolist(),
-                            self._frame(rows.columns()).apart(),
+                            self._record_format(rows.columns()).to_list(),
                             itertools.pairwise(places),
                             strict=True,
                         )
@@ -365,7 +365,7 @@ class _LeftOut:
                     kept_rows.append(first_row)
                 else:
                     self._note(name, row, id, kind, reason, step=1)
-            return spills.together(kept_rows)
+            return spills.concatenate_rows(kept_rows)
 
     def leaks(self, rows: Rows, preceding_rows: Rows | None, *, split: str, step: int) -> Rows:
         """Return the rows whose position is not among the `preceding_rows`, which are those of another `split`."""
@@ -556,7 +556,7 @@ def cut_shards(spill: Spill, shards: Mapping[str, Sequence[ShardSpec]]) -> Itera
     only.
     """
     for split, split_shards in shards.items():
-        for name in (split, *split_shards[0].before):
+        for name in (split, *split_shards[0].preceding_splits):
             if name in spill.splits:
                 for number, piece in _cut(spill, name, len(split_shards), bare=name != split):
                     yield split_shards[number].name, piece

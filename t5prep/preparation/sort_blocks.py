@@ -38,7 +38,7 @@ class BlockTotals:
     * `split`: "rows" that became several "examples".
     * `references`: whether any record has references.
     * `texts`: counts of the rows that made examples.
-    * `found`: blocks from the token cache.
+    * `cached_blocks`: blocks from the token cache.
     """
 
     rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
@@ -52,14 +52,14 @@ class BlockTotals:
     split: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     references: bool = False
     texts: TextCounts = dataclasses.field(default_factory=TextCounts)
-    found: int = 0
+    cached_blocks: int = 0
 
     def merge(self, other: "BlockTotals") -> "BlockTotals":
         """Add the counts of `other` to this object, and return it."""
         self.rows.merge(other.rows)
         self.read += other.read
         self.blank += other.blank
-        self.found += other.found
+        self.cached_blocks += other.cached_blocks
         for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed", "split"):
             getattr(self, name).update(getattr(other, name))
         self.references |= other.references
@@ -126,7 +126,9 @@ class BlockSorter:
         self._type = TOKENS[2 if narrow else 4]
         self._search = clusters.of_settings(settings)
         self._several = task.several_answers
-        self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+        self._record_format = records.format_of_rows(
+            settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id
+        )
 
     def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
         """Return the sorted block of a table (block_tokenizer.SCHEMA), with its spill in memory."""
@@ -164,7 +166,7 @@ class BlockSorter:
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1)).tolist()
         spans = {name: span for name, span in zip(names, itertools.pairwise(bounds), strict=True) if span[0] < span[1]}
         # The sizes of records, not of rows in the spill, decide the number of shards.
-        sizes, record_sizes = packed.entries["size"], self._frame.sizes(columns)[order]
+        sizes, record_sizes = packed.entries["size"], self._record_format.sizes(columns)[order]
         spill = Spill(
             len(rows),
             spans,

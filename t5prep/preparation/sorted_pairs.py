@@ -10,7 +10,7 @@ import numpy as np
 from t5prep.io import atomic_files
 
 # Number of pairs in memory.
-HELD = 1 << 18
+MAX_PAIRS = 1 << 18
 # Number of sorted files that are merged at a time.
 FAN_IN = 128
 _PAIR_BYTES = 16
@@ -19,7 +19,7 @@ _PAIR_BYTES = 16
 class SortedPairs:
     """A sorted set of pairs of numbers: up to `max_pairs` in memory, more in sorted files in `folder`."""
 
-    def __init__(self, folder: Path, max_pairs: int = HELD) -> None:
+    def __init__(self, folder: Path, max_pairs: int = MAX_PAIRS) -> None:
         self._folder, self._held, self._written = folder, max_pairs, 0
         self.clear()
 

@@ -65,7 +65,7 @@ class SourceRows:
         facts = self.dataset.manifest.task
         if not facts.file:  # a file is never executed by a path in a manifest
             return registry.get_installed(self._settings.task)
-        path = self.dataset.at(manifest.TASK_FILE)
+        path = self.dataset.path_of(manifest.TASK_FILE)
         try:
             code = paths.read(path)
         except OSError as error:

@@ -264,10 +264,10 @@ def gather(
         if (part := spill.slice(split, start, stop, max_bytes=remaining_bytes)) is not None:
             slices.append(part)
             remaining_bytes -= part.entries.nbytes + len(part.data)
-    return together(slices) if slices else None
+    return concatenate_rows(slices) if slices else None
 
 
-def together(parts: Sequence[Rows]) -> Rows:
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     """Return the rows of several parts, concatenated. The entries of the parts are changed."""
     if len(parts) == 1:
         return parts[0]
@@ -327,10 +327,10 @@ def _sorted(
     spills: Sequence[Spill], split: str, start: int, stop: int, written: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the sorted entries of a range, and the data of its rows. Entries count from `written`, the bytes before them."""
-    together = gather(spills, split, start, stop)
-    if together is None:
+    gathered_rows = gather(spills, split, start, stop)
+    if gathered_rows is None:
         return
-    rows = together.take(np.lexsort((together.entries["low"], together.entries["high"])))
+    rows = gathered_rows.take(np.lexsort((gathered_rows.entries["low"], gathered_rows.entries["high"])))
     data = rows.joined()
     sizes = rows.entries["size"].astype(np.uint64)
     rows.entries["begin"] = np.cumsum(sizes) - sizes + np.uint64(written)

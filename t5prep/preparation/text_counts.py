@@ -93,13 +93,13 @@ class RepeatCounts:
 
     * `rows`: all rows.
     * `bound`: the smallest digest that is not counted, 2^64 if all are.
-    * `counted`: for each split, sorted digests and the number of rows of each.
-    * `pending`: digests and numbers that are not yet combined with `counted`; `waiting` is their number.
+    * `counts_by_split`: for each split, sorted digests and the number of rows of each.
+    * `pending`: digests and numbers that are not yet combined with `counts_by_split`; `waiting` is their number.
     """
 
     rows: int = 0
     bound: int = 1 << 64
-    counted: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    counts_by_split: dict[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     pending: dict[str, list[tuple[np.ndarray, np.ndarray]]] = dataclasses.field(default_factory=dict)
     waiting: int = 0
 
@@ -112,7 +112,7 @@ class RepeatCounts:
         """Add the counts of `other` to this object."""
         self.rows += other.rows
         self.bound = min(self.bound, other.bound)
-        for split, arrays in other.counted.items():
+        for split, arrays in other.counts_by_split.items():
             self._append(split, *arrays)
         for split, several in other.pending.items():
             for arrays in several:
@@ -131,29 +131,32 @@ class RepeatCounts:
     def combine(self) -> None:
         """Combine pending counts, and lower the bound if there are too many distinct digests."""
         for split, several in self.pending.items():
-            arrays = [self.counted[split], *several] if split in self.counted else several
+            arrays = [self.counts_by_split[split], *several] if split in self.counts_by_split else several
             row_digests, index = np.unique(np.concatenate([digest for digest, _ in arrays]), return_inverse=True)
             weights = np.concatenate([counts for _, counts in arrays])
-            self.counted[split] = row_digests, np.bincount(index, weights, minlength=len(row_digests)).astype(np.int64)
+            self.counts_by_split[split] = (
+                row_digests,
+                np.bincount(index, weights, minlength=len(row_digests)).astype(np.int64),
+            )
         self.pending, self.waiting = {}, 0
         different = np.unique(
-            np.concatenate([np.zeros(0, np.uint64), *(row_digests for row_digests, _ in self.counted.values())])
+            np.concatenate([np.zeros(0, np.uint64), *(row_digests for row_digests, _ in self.counts_by_split.values())])
         )
         if len(different) > MOST_DIGESTS:
             self.bound = int(different[MOST_DIGESTS])
         if self.bound < 1 << 64:
-            for split, (row_digests, counts) in self.counted.items():
+            for split, (row_digests, counts) in self.counts_by_split.items():
                 below = row_digests < np.uint64(self.bound)
-                self.counted[split] = row_digests[below], counts[below]
+                self.counts_by_split[split] = row_digests[below], counts[below]
 
     def repeated(self) -> Repeats:
         """Return the number of rows that repeat another one, for the manifest."""
         self.combine()
-        splits = sorted(self.counted, key=lambda split: (split != "train", split))
+        splits = sorted(self.counts_by_split, key=lambda split: (split != "train", split))
         if not splits:
             return Repeats(0, 0, True)
-        row_digests = np.concatenate([self.counted[split][0] for split in splits])
-        counts = np.concatenate([self.counted[split][1] for split in splits])
+        row_digests = np.concatenate([self.counts_by_split[split][0] for split in splits])
+        counts = np.concatenate([self.counts_by_split[split][1] for split in splits])
         different, first = np.unique(row_digests, return_index=True)
         repeat_mask = np.ones(len(row_digests), bool)
         repeat_mask[first] = False  # np.unique returns the first occurrence: train's, if it has one

@@ -121,7 +121,7 @@ def scan(
         encodings.check(head[len(mark) :], format, name=file.name)
         looks = format.kind == "jsonl" or (format.kind == "tsv" and not format.delimiter)
         beginning = head[len(mark) :].decode(format.encoding, "replace").encode() if looks else b""
-        reader: Readable = encodings.Prepended(stream, head[len(mark) :], is_complete=len(head) < SNIFFED_BYTES)
+        reader: Readable = encodings.PrependedStream(stream, head[len(mark) :], is_complete=len(head) < SNIFFED_BYTES)
         if format.kind == "tsv" and not format.delimiter:
             kind = "csv" if text_rows.is_quoted(beginning, final=len(head) < SNIFFED_BYTES) else "tsv"
             format = dataclasses.replace(format, kind=kind, delimiter="\t")
@@ -129,7 +129,7 @@ def scan(
         inline = bool(file.member) or "://" in file.path or file.name.lower().endswith(formats.PACKED)
         # In Shift JIS and similar encodings, the byte of an escape character may be half of another character.
         if not encodings.keeps_structure(format.encoding) or (format.escape and format.encoding != "utf-8"):
-            inline, reader = True, encodings.Recoded(reader, format.encoding)
+            inline, reader = True, encodings.RecodedStream(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
         lines: Iterator[bytes] | None = None
         if format.kind == "jsonl" and (format.records or json_documents.is_array(beginning)):
@@ -186,7 +186,7 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
         yield from parquet_rows.rows_of(batches, first=part.first, checked=columns)
         return
     yield from text_rows.read(
-        content(block), block.format, columns=block.columns, first=block.first_row, wanted=columns
+        content(block), block.format, columns=block.columns, first=block.first_row, typed_columns=columns
     )
 
 
@@ -211,12 +211,12 @@ def content(block: Block) -> bytes:
     return data
 
 
-_Other = TypeVar("_Other")
+_Element = TypeVar("_Element")
 
 
 def joined(
-    elements: Iterable[Block | _Other], *, file_groups: Mapping[str, str], size: int = JOINED_BYTES
-) -> Iterator[Block | _Other]:
+    elements: Iterable[Block | _Element], *, file_groups: Mapping[str, str], size: int = JOINED_BYTES
+) -> Iterator[Block | _Element]:
     """Yield the elements, with blocks of small files joined into blocks of at most `size` bytes, and all others unchanged.
 
     A block costs some milliseconds even if it has few rows. Files are only joined if they have the same columns and
@@ -314,11 +314,14 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
         # The rest of a buffer is read again from the file. Appending new bytes to it would copy both, which takes
         # several times as long.
         chunk = (
-            reader.again(offset, size)
-            if needs_reread and isinstance(reader, encodings.Prepended)
+            reader.read_at(offset, size)
+            if needs_reread and isinstance(reader, encodings.PrependedStream)
             else reader.read(read_size)
         )
-        final, needs_reread = not chunk or (isinstance(reader, encodings.Prepended) and reader.ended), False
+        final, needs_reread = (
+            not chunk or (isinstance(reader, encodings.PrependedStream) and reader.is_exhausted),
+            False,
+        )
         buffer = buffer + chunk if buffer else chunk
         if first_line:
             skipped, divider = _before_first_line(buffer, format)

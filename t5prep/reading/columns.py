@@ -22,7 +22,7 @@ from t5prep.sources import Resolved
 
 
 class Columns(NamedTuple):
-    """The rows of a block: in a table if they have a text or a number in each column, otherwise in `others`.
+    """The rows of a block: in a table if they have a text or a number in each column, otherwise in `other_rows`.
 
     * `table`: columns of large_string or numbers, without nulls.
     * `numbers`: the numbers of its rows in the file, `int64[rows]`.
@@ -31,7 +31,7 @@ class Columns(NamedTuple):
 
     table: pa.Table
     numbers: np.ndarray
-    others: list[Row]
+    other_rows: list[Row]
     unread: frozenset[str] = frozenset()
 
     def rows(self, mask: np.ndarray | None = None) -> list[Row]:
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
         if self.unread:
             records = (_Partial(record, self.unread) for record in records)
         table_rows = [Row(number, record) for number, record in zip(self.numbers[mask].tolist(), records, strict=True)]
-        return sorted([*table_rows, *self.others], key=lambda row: row.number) if self.others else table_rows
+        return sorted([*table_rows, *self.other_rows], key=lambda row: row.number) if self.other_rows else table_rows
 
 
 class _Partial(dict[str, Value]):
@@ -60,29 +60,29 @@ class _Partial(dict[str, Value]):
 
 
 def read(block: Block, *, names: Sequence[str]) -> Columns:
-    """Return all rows of a block except blank ones, with the columns `names`; rows in `others` may have more.
+    """Return all rows of a block except blank ones, with the columns `names`; rows in `other_rows` may have more.
 
     Raises the errors of `blocks.read`.
     """
     block_columns = _by_arrow(block, names)
     # Each row must be accounted for. Otherwise Python's reader decides.
-    if block_columns is not None and len(block_columns.numbers) + len(block_columns.others) == block.rows:
+    if block_columns is not None and len(block_columns.numbers) + len(block_columns.other_rows) == block.rows:
         return block_columns
     rows = [row for row in blocks.read(block, columns=names) if not row.blank]
     return Columns(pa.table({}), np.zeros(0, np.int64), rows)
 
 
 def gathered(read: Columns, names: Sequence[str]) -> Columns:
-    """Return rows that Python read as a table, if they have a text in each column; all others stay in `others`.
+    """Return rows that Python read as a table, if they have a text in each column; all others stay in `other_rows`.
 
     The table has each of `names` that any row has, so that no row loses a value.
     """
-    if len(read.numbers) or not read.others:
+    if len(read.numbers) or not read.other_rows:
         return read
-    names = [name for name in names if any(row.record is not None and name in row.record for row in read.others)]
+    names = [name for name in names if any(row.record is not None and name in row.record for row in read.other_rows)]
     numbers, other_rows = [], []
     texts: list[list[str]] = [[] for _ in names]
-    for row in read.others:
+    for row in read.other_rows:
         values = [row.record.get(name) for name in names] if row.record is not None else [None]
         if all(type(value) is str for value in values):
             numbers.append(row.number)
@@ -132,7 +132,7 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
 
 
 def _json(block: Block, names: Sequence[str]) -> Columns | None:
-    """Return the rows of JSON lines, or None if Python must read each row. Lines that Arrow cannot represent go to `others`."""
+    """Return the rows of JSON lines, or None if Python must read each row. Lines that Arrow cannot represent go to `other_rows`."""
     data = blocks.content(block)
     plain = text_rows.json_table(data, needed_columns=names)
     if plain is None or len(plain.lines) < block.rows:
@@ -144,7 +144,7 @@ def _json(block: Block, names: Sequence[str]) -> Columns | None:
     other_indices = np.flatnonzero(~mask)
     lines = data.split(b"\n")
     other_lines = b"\n".join([lines[index] for index in other_indices.tolist()]) + b"\n"
-    rows = text_rows.read(other_lines, block.format, columns=(), first=1, wanted=names)
+    rows = text_rows.read(other_lines, block.format, columns=(), first=1, typed_columns=names)
     other_rows = [
         row._replace(number=number) for row, number in zip(rows, numbers[other_indices].tolist(), strict=True)
     ]

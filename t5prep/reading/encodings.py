@@ -35,17 +35,17 @@ class Readable(Protocol):
         """Return at most `size` bytes."""
 
 
-class Prepended:
+class PrependedStream:
     """A stream whose first bytes (`head`) were read before. `is_complete`: the head is the whole stream."""
 
     def __init__(self, stream: BinaryIO, head: bytes, *, is_complete: bool = False) -> None:
         self._stream, self._head, self._buffer = stream, head, bytearray()
-        self._whole = is_complete
+        self._is_complete = is_complete
 
     @property
-    def ended(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether all bytes were read, as far as it is known without reading. False may also mean "unknown"."""
-        return self._whole and not self._head
+        return self._is_complete and not self._head
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
@@ -54,9 +54,9 @@ class Prepended:
             return data
         return self._stream.read(size)
 
-    def again(self, offset: int, size: int) -> bytes | bytearray:
+    def read_at(self, offset: int, size: int) -> bytes | bytearray:
         """Return at most `size` bytes from `offset` in the stream on, in memory that the next call overwrites."""
-        self._head, self._whole = b"", False
+        self._head, self._is_complete = b"", False
         self._stream.seek(offset)
         if len(self._buffer) != size:
             self._buffer = bytearray(size)
@@ -64,7 +64,7 @@ class Prepended:
         return self._buffer if read == size else bytes(memoryview(self._buffer)[:read])
 
 
-class Recoded:
+class RecodedStream:
     """A stream of any encoding, read as UTF-8, in which a newline is one byte."""
 
     def __init__(self, stream: Readable, encoding: str) -> None:
@@ -155,7 +155,7 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         head.decode(format.encoding)
     except UnicodeDecodeError as error:
         # The head may end inside of a character.
-        if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
+        if error.start >= len(head) - _LONGEST_CHARACTER and _ends_inside_character(head, format.encoding):
             return
         if packed := next((words for magic, words in _NO_TEXT.items() if head.startswith(magic)), ""):
             raise SourceError(f"{name} is not text, but {packed}.", code="file.binary-content") from None
@@ -208,7 +208,7 @@ def likely(data: bytes) -> str:
     return "cp1252" if "cp1252" in fitting or not fitting else fitting[0].replace("_", "-")
 
 
-def _goes_on(head: bytes, encoding: str) -> bool:
+def _ends_inside_character(head: bytes, encoding: str) -> bool:
     """Check whether only the last character is incomplete: an incremental decoder then waits for its rest."""
     try:
         codecs.getincrementaldecoder(encoding)().decode(head)

@@ -83,37 +83,37 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
 class _Group:
     """An open row group.
 
-    * `of`: its file and number.
+    * `key`: its file and number.
     * `columns`: the columns that `batches` decodes.
-    * `at`: the number of rows that were taken.
-    * `rest`: rows after these that are decoded already.
+    * `rows_read`: the number of rows that were taken.
+    * `remaining_batch`: rows after these that are decoded already.
     * `digests`: digests of stored bytes, by column names.
     """
 
-    of: tuple[RawFile, int]
+    key: tuple[RawFile, int]
     opened: BinaryIO
     reader: "pa.parquet.ParquetFile"
     columns: tuple[str, ...] | None = None
     batches: Iterator[pa.RecordBatch] = dataclasses.field(init=False)
-    at: int = 0
-    rest: pa.RecordBatch | None = None
+    rows_read: int = 0
+    remaining_batch: pa.RecordBatch | None = None
     digests: dict[tuple[str, ...], bytes] = dataclasses.field(default_factory=dict)
 
     def go_to(self, row: int, columns: tuple[str, ...]) -> None:
         """Move to a row, so that `take` returns `columns` from there. Earlier rows are decoded again. Raises EOFError."""
-        if self.columns != columns or self.at > row:
-            self.columns, self.at, self.rest = columns, 0, None
-            self.batches = self.reader.iter_batches(_BATCH_ROWS, [self.of[1]], list(columns))
-        while self.at < row:
-            self.take(row - self.at)
+        if self.columns != columns or self.rows_read > row:
+            self.columns, self.rows_read, self.remaining_batch = columns, 0, None
+            self.batches = self.reader.iter_batches(_BATCH_ROWS, [self.key[1]], list(columns))
+        while self.rows_read < row:
+            self.take(row - self.rows_read)
 
     def take(self, rows: int) -> pa.RecordBatch:
         """Return the next rows, at most `rows`. Raises EOFError if there are no more."""
-        batch = next(self.batches, None) if self.rest is None else self.rest
+        batch = next(self.batches, None) if self.remaining_batch is None else self.remaining_batch
         if batch is None:
             raise EOFError
-        self.rest = batch.slice(rows) if rows < batch.num_rows else None
-        self.at += min(rows, batch.num_rows)
+        self.remaining_batch = batch.slice(rows) if rows < batch.num_rows else None
+        self.rows_read += min(rows, batch.num_rows)
         return batch.slice(0, rows)
 
 
@@ -128,7 +128,7 @@ def _group(file: RawFile, number: int) -> Iterator[_Group]:
 
     group = _LAST.__dict__.pop("group", None)
     try:
-        if group is None or group.of != (file, number):
+        if group is None or group.key != (file, number):
             if group is not None:
                 group.opened.close()
             opened = sources.open_random(file)
@@ -151,7 +151,7 @@ def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa
     """
     with contextlib.suppress(EOFError), _group(file, part.group) as group:
         group.go_to(part.skip, tuple(columns))
-        while remaining_rows := part.skip + part.rows - group.at:
+        while remaining_rows := part.skip + part.rows - group.rows_read:
             yield with_shortest_floats(group.take(remaining_rows))
 
 

@@ -212,9 +212,9 @@ def _by_name(
     if source.is_named and len(files) == 1:
         return list(files)
     splits = split_names.find(_paths(files, base=source.base))
-    if source.is_named and len(set(splits.of.values())) < 2:
+    if source.is_named and len(set(splits.split_by_name.values())) < 2:
         return list(files)
-    if not splits.of:
+    if not splits.split_by_name:
         if len(files) > 1 and (hints := split_names.hints([file.name for file in files])):
             messages.append(
                 f"The file names show no split ({format_names(hints)}), so the rows of all files are drawn into splits. "
@@ -222,20 +222,24 @@ def _by_name(
             )
         return list(files)
     if keep_others:
-        return [dataclasses.replace(file, split=splits.of.get(file.name, "")) for file in files]
-    if splits.others:
+        return [dataclasses.replace(file, split=splits.split_by_name.get(file.name, "")) for file in files]
+    if splits.unassigned_names:
         messages.append(
-            f"Skipping files whose names show no split, although other names do: {format_names(splits.others)}. "
+            f"Skipping files whose names show no split, although other names do: {format_names(splits.unassigned_names)}. "
             f"{split_names.ADVICE}"
         )
-    return [dataclasses.replace(file, split=splits.of[file.name]) for file in files if file.name in splits.of]
+    return [
+        dataclasses.replace(file, split=splits.split_by_name[file.name])
+        for file in files
+        if file.name in splits.split_by_name
+    ]
 
 
 def _paths(files: Sequence[RawFile], *, base: str) -> dict[str, str]:
     """Return for each file the path that shows its split: its archive's path, or its path inside if the former shows none."""
     prefix = f"{base}/" if base else ""
     outside = {file.archive.removeprefix(prefix): "" for file in files if file.archive}
-    telling = split_names.find({name: name for name in outside}).of
+    telling = split_names.find({name: name for name in outside}).split_by_name
     paths = {}
     for file in files:
         archive, name = file.archive.removeprefix(prefix), file.name.removeprefix(prefix)

@@ -103,10 +103,10 @@ def split(text: str, delimiter: str = ",", escape: str = "") -> Iterator[Parsed]
             except StopIteration:
                 break
             except csv.Error as error:
-                goes_on = "unexpected end of data" in str(error)
-                if goes_on or reader.line_num - lines_before > 1:
+                is_unfinished = "unexpected end of data" in str(error)
+                if is_unfinished or reader.line_num - lines_before > 1:
                     if not alone:
-                        hopeless, unfinished = _line_start(text, source.tell()), goes_on
+                        hopeless, unfinished = _line_start(text, source.tell()), is_unfinished
                     source.seek(begin)
                     source.readline()
                     opened, begin = begin, source.tell()
@@ -435,11 +435,11 @@ _ESCAPED = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def read(
-    data: bytes, format: Format, *, columns: Sequence[str], first: int, wanted: Sequence[str] = ()
+    data: bytes, format: Format, *, columns: Sequence[str], first: int, typed_columns: Sequence[str] = ()
 ) -> Iterator[Row]:
     """Yield each row of a block of complete rows. `first` is the number of its first row.
 
-    In JSON formats, values of the `wanted` columns must be texts or numbers.
+    In JSON formats, values of the `typed_columns` must be texts or numbers.
     """
     try:
         text, broken = data.decode(format.encoding), False
@@ -449,7 +449,7 @@ def read(
     as_json = format.kind in ("jsonl", "conll", "document")
     suspicious = broken or b"\0" in data or (as_json and _ESCAPED.search(data) is not None)
     # In the other formats every value is text.
-    check_types = wanted if as_json else ()
+    check_types = typed_columns if as_json else ()
     divided = (format.delimiter, format.escape) if format.kind == "csv" else ()
     for number, row in enumerate(_PARSERS[format.kind](text, columns, *divided), first):
         if isinstance(row, str):

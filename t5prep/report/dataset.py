@@ -78,7 +78,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
             for label in dataset_manifest.labels[:_LABELS]
         ],
         characters=characters,
-        drawn=samples,
+        samples=samples,
         why=tokenizer_error,
         rejected=list(_rejected(opened)),
         pieces=lambda record: tokens.of_record(record, dataset_manifest, opened.tokenizer),
@@ -148,7 +148,7 @@ _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 class SplitSample:
     """Hold statistics and examples of the first `records` records of a split.
 
-    * shown: the first records.
+    * first_records: the first records.
     * cut: the records that lost most tokens.
     * unknown: the number of records with unknown tokens.
     * of_class: the first records of each target.
@@ -158,7 +158,7 @@ class SplitSample:
 
     split: str
     records: int = 0
-    shown: list[DecodedRecord] = dataclasses.field(default_factory=list)
+    first_records: list[DecodedRecord] = dataclasses.field(default_factory=list)
     cut: list[DecodedRecord] = dataclasses.field(default_factory=list)
     unknown: int = 0
     of_class: dict[str, list[DecodedRecord]] = dataclasses.field(default_factory=dict)
@@ -185,8 +185,8 @@ def draw(opened: Dataset, *, split: str) -> SplitSample:
     far = dict.fromkeys(near, math.inf)
     for record in inspect_records.records(opened, split=split, count=RECORDS):
         sample.records += 1
-        if len(sample.shown) < _RECORDS_SHOWN:
-            sample.shown.append(record)
+        if len(sample.first_records) < _RECORDS_SHOWN:
+            sample.first_records.append(record)
         if lost_tokens.get(record.id) or (marker is not None and marker in record.input_ids):
             sample.cut = sorted([*sample.cut, record], key=lambda candidate: -lost_tokens.get(candidate.id, 0))[
                 :_RECORDS_SHOWN
@@ -227,13 +227,13 @@ _CHARACTERS_SHOWN = 10  # lost characters in the table
 class Characters:
     """Hold the characters that encoding and decoding lose, counted over the first `rows` good rows of a source file.
 
-    `lost` has the most frequent ones first, and `more` is the number of further ones.
+    `lost_characters` has the most frequent ones first, and `omitted_count` is the number of further ones.
     """
 
     file: str
     rows: int
-    lost: list[audit.LostCharacter]
-    more: int = 0
+    lost_characters: list[audit.LostCharacter]
+    omitted_count: int = 0
 
 
 def look(opened: Dataset) -> Characters | None:

@@ -57,8 +57,8 @@ class RowQuery:
     reason: str = ""
     cut: str = ""  # "yes" or "no"
     answer: str = ""  # "right" or "wrong"
-    least: int = 0  # minimum number of input tokens
-    most: int = 0  # maximum number of input tokens
+    min_tokens: int = 0  # minimum number of input tokens
+    max_tokens: int = 0  # maximum number of input tokens
     sort: str = ""  # a column of SORTS; with `-` before it, largest first
     page: int = dataclasses.field(default=1, compare=False)  # not compared: all pages share the cached row numbers
 
@@ -114,13 +114,13 @@ class Explorer:
         self._one_at_a_time = threading.Lock()
         load_table = functools.partial(_load_table, self.dataset.digest)
         # A table is cached under the manifest's digest, so the files are checked against the manifest before it is made.
-        records = load_table("records", self._checked_records, made=on_progress)
+        records = load_table("records", self._checked_records, report_progress=on_progress)
         if predictions is not None:
             answers = table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
         self._records, rejected_file = records, self.dataset.rejected_file
-        self._rejected = functools.cache(lambda: load_table("rejected", self._checked_rejected, whole=_has_texts))
+        self._rejected = functools.cache(lambda: load_table("rejected", self._checked_rejected, is_valid=_has_texts))
         self.counts = {"records": len(records), "rejected": rejected_file.lines if rejected_file else 0}
         self.rows = functools.lru_cache(_WAYS)(self._rows)
 
@@ -158,7 +158,7 @@ class Explorer:
             numbers = numbers[order]
         return numbers
 
-    def shown(self, query: RowQuery) -> list[dict[str, Any]]:
+    def page_rows(self, query: RowQuery) -> list[dict[str, Any]]:
         """Return the rows of the page `query.page`, each with its `number` in the table."""
         begin = (query.page - 1) * ROWS
         return [self.row(query.view, int(number)) for number in self.rows(query)[begin : begin + ROWS]]
@@ -173,7 +173,7 @@ class Explorer:
         every = self.opened.index.every[split]
         names = [shard.name for shard in self.dataset.splits[split].shards]
         sizes = self.opened.pages[split][names.index(row["shard"])]
-        path = self.opened.at(row["shard"])
+        path = self.opened.path_of(row["shard"])
         with self.opened.reading(f"Record {record_index:,} of {path}"), paths.opened(path) as file:
             # Seek to the record's page by the index, and skip the records before it in this page.
             file.seek(int(sizes[: record_index // every].sum(dtype=np.int64)))
@@ -200,18 +200,18 @@ def _load_table(
     name: str,
     make: Callable[[], pa.RecordBatchReader],
     *,
-    made: Callable[[int], None] = lambda rows: None,
-    whole: Callable[[pa.Table], bool] = lambda rows: True,
+    report_progress: Callable[[int], None] = lambda rows: None,
+    is_valid: Callable[[pa.Table], bool] = lambda rows: True,
 ) -> pa.Table:
     """Return the table `name` of the dataset with this `digest`, mapped into memory from the cache.
 
-    If it is not cached, or if `whole` returns False for the cached one, `make` makes it. `made` is called with numbers of
-    rows meanwhile.
+    If it is not cached, or if `is_valid` returns False for the cached one, `make` makes it. `report_progress` is called with numbers
+    of rows meanwhile.
     """
     from t5prep.version import __version__
 
     path = store.root() / "tables" / f"{digest[:32]}-{__version__}-{_COLUMNS}-{name}.arrows"
-    if not path.exists() or not whole(_mapped(path)):
+    if not path.exists() or not is_valid(_mapped(path)):
         reader = make()
         with (
             atomic_files.open_atomic(path, option="$T5PREP_CACHE") as file,
@@ -219,7 +219,7 @@ def _load_table(
         ):
             while batches := list(itertools.islice(reader, _CHUNK)):
                 writer.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
-                made(sum(map(len, batches)))
+                report_progress(sum(map(len, batches)))
     return _mapped(path)
 
 
@@ -251,10 +251,10 @@ def _masks(rows: pa.Table, query: RowQuery) -> Iterator[np.ndarray]:
         yield mask(pc.equal(rows["cut"], query.cut == "yes"))
     if query.answer and "right" in column_names:
         yield mask(pc.equal(rows["right"], query.answer == "right"))
-    if query.least and "input_tokens" in column_names:
-        yield mask(pc.greater_equal(rows["input_tokens"], query.least))
-    if query.most and "input_tokens" in column_names:
-        yield mask(pc.less_equal(rows["input_tokens"], query.most))
+    if query.min_tokens and "input_tokens" in column_names:
+        yield mask(pc.greater_equal(rows["input_tokens"], query.min_tokens))
+    if query.max_tokens and "input_tokens" in column_names:
+        yield mask(pc.less_equal(rows["input_tokens"], query.max_tokens))
     if query.search:
         search_mask = np.zeros(len(rows), bool)
         for name in _SEARCHED:
@@ -319,10 +319,10 @@ class _Handler(web_server.Handler):
         columns = explorer.table(query.view).column_names
         total = len(explorer.rows(query))
         facts = {
-            "wanted": query,
+            "query": query,
             "total": total,
             "pages": max(1, -(-total // ROWS)),
-            "rows": explorer.shown(query),
+            "rows": explorer.page_rows(query),
             "columns": columns,
             "sorts": {name: called for name, called in SORTS.items() if name in columns},
             "counts": explorer.counts,
@@ -345,7 +345,7 @@ class _Handler(web_server.Handler):
         ids = [f"{row['file']}:{row['row']}"] if rejected else row["id"] if isinstance(row["id"], list) else [row["id"]]
         chosen = id if id in ids else ids[0]
         facts = {
-            "wanted": query,
+            "query": query,
             "page": position // ROWS + 1,
             "before": int(rows[position - 1]) if position else None,
             "after": int(rows[position + 1]) if position + 1 < len(rows) else None,

@@ -107,7 +107,9 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
     with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as waiting:
         waiting.execute("CREATE TABLE texts (file, row, input, target, PRIMARY KEY (file, row)) WITHOUT ROWID")
         try:
-            for file, numbers, *texts in rows.texts({file: np.unique(those) for file, those in rows_by_file.items()}):
+            for file, numbers, *texts in rows.texts(
+                {file: np.unique(row_numbers) for file, row_numbers in rows_by_file.items()}
+            ):
                 text_rows = zip(itertools.repeat(file), numbers.tolist(), *(text.to_pylist() for text in texts))
                 waiting.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?, ?)", text_rows)
         except T5prepError as error:

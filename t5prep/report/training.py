@@ -106,7 +106,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         checkpoint=evaluation.get("checkpoint", ""),
         recipe=nearest_recipe(settings),
         parameters=_parameters(run),
-        took=_took(
+        took=_step_seconds(
             fast, settings=settings, data=[dataset_manifest for _, dataset_manifest in data if dataset_manifest]
         ),
         data=data,
@@ -215,10 +215,10 @@ def _throughput(lines: list[_Line]) -> dict[str, object]:
     if not lines:
         return {}
     speeds, shares = ([float(line.numbers[name]) for line in lines] for name in (_SPEED, _WAITING))
-    waiting, drawn = statistics.median(shares), []
+    waiting, speed_charts = statistics.median(shares), []
     if len(lines) > 1:
         steps = [line.step for line in lines]
-        drawn = [
+        speed_charts = [
             ("tokens a second", charts.curves({"": (steps, speeds)}, quantity="tokens a second", zero=True)),
             (
                 "% of the time waiting for input",
@@ -231,7 +231,7 @@ def _throughput(lines: list[_Line]) -> dict[str, object]:
         "speed": statistics.median(speeds),
         "waiting": waiting,
         "bound": waiting > _INPUT_BOUND,
-        "charts": drawn,
+        "charts": speed_charts,
     }
 
 
@@ -293,7 +293,7 @@ def _parameters(run: str | Path) -> int:
     return sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
 
 
-def _took(lines: list[_Line], *, settings: JSONObject, data: list[manifest.Manifest]) -> float:
+def _step_seconds(lines: list[_Line], *, settings: JSONObject, data: list[manifest.Manifest]) -> float:
     """Return the estimated seconds of all training steps: tokens divided by the logged speed. Return 0 if unknown.
 
     `lines` are those with a speed, and `data` the manifests of the run. The time of evaluating and saving is not included,

@@ -185,8 +185,8 @@ def _split(split: SplitFacts) -> str:
     if by in ("id", "text", "group"):
         ranges = ", ".join(f"{name} {begin:.6g} to {end:.6g}" for name, (begin, end) in split["ranges"].items())
         return f"{split['name']}: its {by} draws {split['number']:.9f} ({ranges})"
-    why = {"task": "the task says so", "file": "its file is of this split", "all": "all rows are"}
-    return f"{split['name']}: {why[by]}" if by else str(split["name"])
+    reasons = {"task": "the task says so", "file": "its file is of this split", "all": "all rows are"}
+    return f"{split['name']}: {reasons[by]}" if by else str(split["name"])
 
 
 def _ran(run_facts: "RunFacts") -> Iterator[str]:

@@ -237,10 +237,10 @@ def class_names(card: JSONObject, config: str = "") -> dict[str, tuple[str, ...]
     if not config and len(by_config) == 1:
         config = next(iter(by_config))
     info = by_config.get(config or "default", {})
-    known = card.get("configs")
+    configs = card.get("configs")
     listed = (
-        [entry for entry in known if isinstance(entry, Mapping) and "features" in entry]
-        if isinstance(known, list)
+        [entry for entry in configs if isinstance(entry, Mapping) and "features" in entry]
+        if isinstance(configs, list)
         else []
     )
     config_features = [entry["features"] for entry in listed if str(entry.get("config_name")) == (config or "default")]
@@ -255,16 +255,16 @@ def _patterns(listed: JSON, *, source: str) -> dict[str, list[str]]:
     if isinstance(listed, str):
         return {"train": [listed]}
     entries = _list(listed, source=source, field="data_files")
-    names = [each for each in entries if isinstance(each, str)]
+    names = [pattern for pattern in entries if isinstance(pattern, str)]
     if len(names) == len(entries):
         return {"train": names} if names else {}
     patterns: dict[str, list[str]] = {}
-    for each in entries:
-        entry = each if isinstance(each, Mapping) else {}
+    for listed_entry in entries:
+        entry = listed_entry if isinstance(listed_entry, Mapping) else {}
         paths = entry.get("path")
         if not isinstance(paths, str | list) or set(entry) != {"split", "path"} or str(entry["split"]) in patterns:
             raise SourceError(
-                f"The dataset card of {source} has an entry in data_files that cannot be read: {each!r:.80}. {ADVICE}",
+                f"The dataset card of {source} has an entry in data_files that cannot be read: {listed_entry!r:.80}. {ADVICE}",
                 code="source.invalid-card",
             )
         patterns[str(entry["split"])] = [paths] if isinstance(paths, str) else [str(path) for path in paths]

@@ -135,28 +135,30 @@ class _Commit(NamedTuple):
     card: JSONObject
 
 
-def _commit(place: SourceLocation, revision: str | None, *, absent: _Commit | None = None) -> _Commit:
+def _commit(location: SourceLocation, revision: str | None, *, absent: _Commit | None = None) -> _Commit:
     """Return the description of a dataset at a revision. `absent` is returned if there is no such revision."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
 
     api = HfApi(endpoint=_endpoint())
     try:
-        info = _call(lambda: api.dataset_info(place.name, revision=revision, files_metadata=True, timeout=30), place)
+        info = _call(
+            lambda: api.dataset_info(location.name, revision=revision, files_metadata=True, timeout=30), location
+        )
     except RevisionNotFoundError:
         if absent is not None:
             return absent
         raise SourceError(
-            f"{place.uri} has no revision {revision}. Name a branch, a tag or a commit.",
+            f"{location.uri} has no revision {revision}. Name a branch, a tag or a commit.",
             code="hub.unknown-revision",
         ) from None
     if not info.sha or info.siblings is None:
         raise SourceError(
-            f"The Hub does not list the files of {place.uri}. Check that HF_ENDPOINT is the address of a Hub.",
+            f"The Hub does not list the files of {location.uri}. Check that HF_ENDPOINT is the address of a Hub.",
             code="hub.invalid-response",
         )
     if info.gated:  # everyone may list the files, but this user may not read them
-        _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
+        _call(lambda: api.auth_check(location.name, repo_type="dataset"), location)
     facts = info.card_data.to_dict() if info.card_data else {}  # type: ignore[no-untyped-call]
     return _Commit(info, info.sha, [Listed.of(file) for file in info.siblings], facts)
 
@@ -309,7 +311,7 @@ def _is_data(name: str) -> bool:
 
 def _tell_splits(folders: Sequence[str]) -> bool:
     """Check whether the name of any folder shows a split."""
-    return bool(split_names.find({folder: f"{folder}/0" for folder in folders}).of)
+    return bool(split_names.find({folder: f"{folder}/0" for folder in folders}).split_by_name)
 
 
 # Seekable reading of a file of the Hub by ranges.

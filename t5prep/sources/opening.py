@@ -80,8 +80,12 @@ def sha256(file: RawFile) -> str:
     """Return the SHA-256 (hex) of a file's own bytes (packed, for a .gz). For a remote file, return the known one or ""."""
     if file.sha256 or "://" in file.path:
         return file.sha256
-    whole = _open_path(file)
-    stream = _Bounded(_stored(whole, file)[0], whole, name=file.name, packed=file.bytes) if file.member else whole
+    file_stream = _open_path(file)
+    stream = (
+        _Bounded(_stored(file_stream, file)[0], file_stream, name=file.name, packed=file.bytes)
+        if file.member
+        else file_stream
+    )
     digest = hashlib.sha256()
     try:
         with stream:

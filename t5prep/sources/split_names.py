@@ -42,10 +42,10 @@ def is_split_name(name: str) -> bool:
 
 
 class Splits(NamedTuple):
-    """The split of each file that has one (`of`), and the names of all other files."""
+    """The split of each file that has one, and the names of all other files."""
 
-    of: dict[str, str]
-    others: list[str]
+    split_by_name: dict[str, str]
+    unassigned_names: list[str]
 
 
 def find(names: Mapping[str, str]) -> Splits:
@@ -54,7 +54,7 @@ def find(names: Mapping[str, str]) -> Splits:
     Raises SourceError if a path shows two splits, and if some folders and some file names show splits.
 
     >>> find({name: name for name in ("train.csv", "dev.csv", "notes.csv")})
-    Splits(of={'train.csv': 'train', 'dev.csv': 'validation'}, others=['notes.csv'])
+    Splits(split_by_name={'train.csv': 'train', 'dev.csv': 'validation'}, unassigned_names=['notes.csv'])
     """
     split_by_name = _shards(names, folder="data/") or _by_keyword(names)
     return Splits(split_by_name, [name for name in names if name not in split_by_name])

@@ -83,7 +83,7 @@ class Inputs(NamedTuple):
         protected = np.flatnonzero(self.kinds == PROTECTED)
         return np.diff(np.searchsorted(protected, self.starts)) > 0
 
-    def taken(self, rows: np.ndarray) -> "Inputs":
+    def take(self, rows: np.ndarray) -> "Inputs":
         """Return the inputs of the rows with the indices `rows`, int64[n]."""
         lengths = np.diff(self.starts)[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])

@@ -91,12 +91,12 @@ def _is_texts(value: object) -> bool:
 class ColumnText:
     """A column whose text is used unchanged, or after the function `change`.
 
-    `others` holds its names in other editions of a corpus. A last "" means that a row may lack the column, because JSON lines
+    `alternative_names` holds its names in other editions of a corpus. A last "" means that a row may lack the column, because JSON lines
     often leave out a field instead of writing null.
     """
 
     name: str
-    others: tuple[str, ...] = ()
+    alternative_names: tuple[str, ...] = ()
     change: Callable[[str], str] | None = None
 
 
@@ -152,7 +152,7 @@ class Template:
 
     def input_of(self, record: Record) -> Example:
         """Return the example of a row without its target. Raises Reject if the row has no text."""
-        if not any(rows.text(record, column.name, *column.others).strip() for column in self.input_columns):
+        if not any(rows.text(record, column.name, *column.alternative_names).strip() for column in self.input_columns):
             raise Reject(self.empty)
         parts: list[Part] = []
         for part in self.inputs:
@@ -186,7 +186,7 @@ def filled(words: Words, record: Record) -> str:
     """Return the text of `words` for a row. Raises Reject if a column holds no text, and KeyError if it is missing."""
     texts = []
     for word in words:
-        text = word if isinstance(word, str) else rows.text(record, word.name, *word.others)
+        text = word if isinstance(word, str) else rows.text(record, word.name, *word.alternative_names)
         texts.append(word.change(text) if isinstance(word, ColumnText) and word.change else text)
     return "".join(texts)
 

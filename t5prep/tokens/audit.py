@@ -103,8 +103,8 @@ class Report:
     def to_json(self) -> dict[str, JSON]:
         """Return all fields with the rates and the advice, as JSON values."""
         rates = {"unk_rate": self.unk_rate, "tokens_per_word": self.tokens_per_word, "lost_share": self.lost_share}
-        lost = [{"name": lost.name, **dataclasses.asdict(lost)} for lost in self.lost]
-        return dataclasses.asdict(self) | rates | {"lost": lost, "advice": advice(self)}
+        losses = [{"name": loss.name, **dataclasses.asdict(loss)} for loss in self.lost]
+        return dataclasses.asdict(self) | rates | {"lost": losses, "advice": advice(self)}
 
 
 def examine(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import encoder_tokenizer, special_tokens, words
-from t5prep.tokens.encoder_tokenizer import SPACE, Cutting, Described, EncoderTokenizer, Missing
+from t5prep.tokens.encoder_tokenizer import SPACE, Cutting, Described, EncoderTokenizer, MissingSpecialToken
 from t5prep.tokens.ragged import Frame
 from t5prep.tokens.special_tokens import CONFIG, ENDS, GEMMA_SPECIAL
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of, sentinel_run
@@ -47,7 +47,7 @@ def writes_texts(document: Document) -> bool:
 
 def begins_texts(document: Document) -> bool:
     """Check whether a tokenizer.json belongs to a model that writes texts, and puts special tokens before a text."""
-    return writes_texts(document) and bool(encoder_tokenizer.around(document).first)
+    return writes_texts(document) and bool(encoder_tokenizer.template_of(document).frame.first)
 
 
 def puts_space(document: Document) -> bool:
@@ -108,9 +108,9 @@ class BpeTokenizer(EncoderTokenizer):
         id_groups = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
         for id_group, texts in zip(id_groups, (ENDS, PADS, UNKNOWNS), strict=True):
             if not id_group:
-                raise Missing(f"no {' or '.join(texts)}")
+                raise MissingSpecialToken(f"no {' or '.join(texts)}")
         (end, *_), (pad, *_), (unknown, *_) = id_groups
-        frame = encoder_tokenizer.around(document)
+        frame = encoder_tokenizer.template_of(document).frame
         if document["model"]["type"] == "Unigram":
             # mT5's sentinels are pieces of the model, so a text that spells one would become it.
             pieces = special_tokens.vocabulary(document)

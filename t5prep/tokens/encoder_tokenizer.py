@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 Sequences = Literal["normalizers", "pretokenizers", "processors", "decoders"]  # the entries that hold lists of steps
 Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # a function of `words` that encodes word by word
-MOST_AROUND = 8  # the maximum number of special tokens around texts
+MAX_SPECIAL_TOKENS = 8  # the maximum number of special tokens around texts
 
 
-class Missing(Exception):  # noqa: N818 - its message is the middle of a TokenizerError's sentence
+class MissingSpecialToken(Exception):  # noqa: N818 - its message is the middle of a TokenizerError's sentence
     """An error whose message is the middle of a sentence: the special token that a valid `tokenizer.json` lacks."""
 
 
@@ -69,17 +69,17 @@ class Template(NamedTuple):
 
 
 def described(document: Document) -> Described:
-    """Return the special tokens of an encoder's `tokenizer.json`. Raises Missing, or errors of any type if it is damaged."""
+    """Return the special tokens of an encoder's `tokenizer.json`. Raises MissingSpecialToken, or errors of any type if it is damaged."""
     frame = frame_of(document, ends=False)
     if frame is None:
-        raise Missing("no token that stands before a text")
+        raise MissingSpecialToken("no token that stands before a text")
     special = controls(document)
     ids = {text: id for id, text in special.items()}
     pads, unknowns = ([ids[text] for text in texts if text in ids] for texts in (PADS, UNKNOWNS))
     if document["model"].get("type") == "BPE" and not document["model"].get("unk_token"):
         unknowns = unknowns or pads  # byte-level BPE has a piece for each byte, so nothing is unknown
     if not pads or not unknowns:
-        raise Missing(f"no {' or '.join(UNKNOWNS if pads else PADS)}")
+        raise MissingSpecialToken(f"no {' or '.join(UNKNOWNS if pads else PADS)}")
     return Described(frame, pads[0], unknowns[0], special)
 
 
@@ -88,13 +88,8 @@ def frame_of(document: Document, *, ends: bool = True) -> Frame | None:
 
     ends: return None also if there is none after a text, as in Gemma's and Llama's tokenizers.
     """
-    frame = around(document)
+    frame = template_of(document).frame
     return frame if frame.first and (frame.last or (frame.between and not ends)) else None
-
-
-def around(document: Document) -> Frame:
-    """Return the special tokens that a `tokenizer.json` puts around texts; they may be empty."""
-    return template_of(document).frame
 
 
 def template_of(document: Document) -> Template:
@@ -512,17 +507,17 @@ class EncoderTokenizer(Tokenizer):
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
             self.model, document = model, json.loads(model)
-            around, self._cutting = self._describe(document), self._cuts(document)
+            description, self._cutting = self._describe(document), self._cuts(document)
             if document["model"].get("dropout"):
                 raise ValueError("its dropout gives a text other ids each time")
-            if sum(map(len, around.frame)) > MOST_AROUND:
-                raise ValueError(f"it puts {sum(map(len, around.frame)):,} tokens around a text")
+            if sum(map(len, description.frame)) > MAX_SPECIAL_TOKENS:
+                raise ValueError(f"it puts {sum(map(len, description.frame)):,} tokens around a text")
             self.template_without = template_of(document).missing
             self._is_word_pieces = document["model"].get("type") == "WordPiece"
-            self._fast = read_fast(without_controls(document, around.special), name=name)
+            self._fast = read_fast(without_controls(document, description.special), name=name)
         except TokenizerError:
             raise
-        except Missing as error:
+        except MissingSpecialToken as error:
             raise TokenizerError(
                 f"{name} has {error}, so {self._kind} cannot use it. {self._advice}", code="tokenizer.missing-token"
             ) from None
@@ -537,17 +532,17 @@ class EncoderTokenizer(Tokenizer):
         self._fast.encode_special_tokens = True
         self.name = name
         self.sha256 = hashlib.sha256(model).hexdigest()
-        self.frame = around.frame
+        self.frame = description.frame
         self.pad_id, self.unk_id, self.eos_id = (
-            around.pad_id,
-            around.unk_id,
+            description.pad_id,
+            description.unk_id,
             (self.frame.last or self.frame.between)[-1],
         )
         self.frame_of_targets = Frame((), (), (self.eos_id,))
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
-        self._special = {id: text.removeprefix("▁") for id, text in around.special.items()}
+        self._special = {id: text.removeprefix("▁") for id, text in description.special.items()}
         # The id of the token that replaces a hidden token; None if the vocabulary has no such token.
-        self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
+        self.mask_id = next((id for id, text in description.special.items() if text in MASKS), None)
 
     def _describe(self, document: Document) -> Described:
         return described(document)

@@ -57,11 +57,11 @@ class Truncation(NamedTuple):
     marker: int | None = None
     removed: list[list[int]] | None = None
 
-    def whole(self, rows: Ragged) -> Ragged:
+    def cut_rows(self, rows: Ragged) -> Ragged:
         """Return rows, which end in EOS, cut to `length` ids. The texts in a row are not told apart."""
         return self._cut(rows, np.full(len(rows.starts) - 1, self.length), closed=True)
 
-    def apart(
+    def cut_texts(
         self, texts: Ragged, *, protected: np.ndarray, fields: np.ndarray, rows: np.ndarray, frame: Frame
     ) -> tuple[Ragged, np.ndarray]:
         """Return framed rows whose texts are cut separately, and the number of ids of each row that cannot be cut, int64[rows].
@@ -97,7 +97,7 @@ class Truncation(NamedTuple):
         ]
         heads[long], tails[long] = np.array(end_lengths, np.int64)[inverse].T
         if self.removed is not None:
-            edges = zip(lists.apart(), heads.tolist(), (lengths - tails).tolist(), strict=True)
+            edges = zip(lists.to_arrays(), heads.tolist(), (lengths - tails).tolist(), strict=True)
             self.removed.extend(ids[begin:end].tolist() for ids, begin, end in edges if begin < end)
         return ragged.ends_kept(lists, heads, tails, marked=marks, middle=self.marker or 0)
 
@@ -236,7 +236,9 @@ class Featurizer:
         features = self(example_table.inputs_of(table), targets)
         reasons = dict(enumerate(table["reason"].to_pylist())) | features.reasons
         nothing = np.zeros(0, np.int32)
-        encoded_inputs = zip(features.inputs.apart(), features.tokens.tolist(), features.labels.apart(), strict=True)
+        encoded_inputs = zip(
+            features.inputs.to_arrays(), features.tokens.tolist(), features.labels.to_arrays(), strict=True
+        )
         return [
             Reject(reason) if (reason := reasons[index]) else OneInput(ids, tokens, words if of_words else nothing)
             for index, (ids, tokens, words) in enumerate(encoded_inputs)
@@ -306,22 +308,24 @@ class Featurizer:
         if not long.any():
             return framed_rows, {}
         reasons: dict[int, str] = {}
-        fitted_rows = framed_rows if not self._target.has_tokens or protected.all() else self._cut.whole(framed_rows)
+        fitted_rows = framed_rows if not self._target.has_tokens or protected.all() else self._cut.cut_rows(framed_rows)
         if not self._target.has_tokens and len(row_indices := np.flatnonzero(long & ~protected)):
             lengths = np.diff(rows)[row_indices]
             edges = ragged.begins(lengths)
             fields = np.arange(edges[-1]) + np.repeat(rows[row_indices] - edges[:-1], lengths)
             texts = ragged.take(encoded.ids, fields)
             nothing, field_edges = np.zeros(len(fields), bool), np.arange(len(fields) + 1)
-            cut, _ = self._cut.apart(texts, protected=nothing, fields=field_edges, rows=edges, frame=self._frame)
+            cut, _ = self._cut.cut_texts(texts, protected=nothing, fields=field_edges, rows=edges, frame=self._frame)
             fitted_rows = ragged.replaced(fitted_rows, row_indices, cut)
         if len(row_indices := np.flatnonzero(long & protected)):
-            protected_inputs = inputs.taken(row_indices)
+            protected_inputs = inputs.take(row_indices)
             fields, edges = protected_inputs.field_edges()
             texts = self._encode(protected_inputs.parts).ids
             is_cuttable = protected_inputs.kinds != PROTECTED
             is_cuttable[protected_inputs.kinds == END] = False  # has no text
-            cut, fixed = self._cut.apart(texts, protected=~is_cuttable, fields=fields, rows=edges, frame=self._frame)
+            cut, fixed = self._cut.cut_texts(
+                texts, protected=~is_cuttable, fields=fields, rows=edges, frame=self._frame
+            )
             fitted_rows = ragged.replaced(fitted_rows, row_indices, cut)
             special = self._frame.tokens(np.diff(edges))
             for index in np.flatnonzero(fixed > self._cut.length).tolist():
@@ -369,7 +373,7 @@ class Featurizer:
         sides = [(self._cut, texts, self._frame), (unseen, Ragged(labels, texts.starts), nowhere)]
         field_edges, nothing = np.arange(len(fields) + 1), np.zeros(len(fields), bool)
         inputs_, marks = (
-            cut.apart(side, protected=nothing, fields=field_edges, rows=rows, frame=frame)[0]
+            cut.cut_texts(side, protected=nothing, fields=field_edges, rows=rows, frame=frame)[0]
             for cut, side, frame in sides
         )
         tokens = ragged.framed(texts, rows, self._frame).lengths
@@ -385,7 +389,7 @@ class Featurizer:
         encoded = self._encode(coded.dictionary)
         labels = ragged.framed(encoded.ids, np.arange(len(coded.dictionary) + 1), self._tokenizer.frame_of_targets)
         empty = np.flatnonzero((encoded.words == 0)[codes])
-        cut = ragged.take(self._cut_target.whole(labels), codes)
+        cut = ragged.take(self._cut_target.cut_rows(labels), codes)
         return cut, labels.lengths[codes], dict.fromkeys(empty.tolist(), "empty target")
 
 

@@ -22,7 +22,7 @@ class Ragged(NamedTuple):
         """Return the length of each list: int64[lists]."""
         return np.diff(self.starts)
 
-    def apart(self) -> list[np.ndarray]:
+    def to_arrays(self) -> list[np.ndarray]:
         """Return each list as an array, int32[length]."""
         edges = self.starts.tolist()
         return [self.ids[start:end] for start, end in itertools.pairwise(edges)]
@@ -100,7 +100,7 @@ def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
     """Return rows of framed texts. Row i has the texts from `rows[i]` to `rows[i + 1]`, with special tokens around and between.
 
     >>> three = of([np.array([5], np.int32), np.array([6, 7], np.int32), np.array([8], np.int32)])
-    >>> [row.tolist() for row in framed(three, np.array([0, 2, 2, 3]), Frame((101,), (102,), (103,))).apart()]
+    >>> [row.tolist() for row in framed(three, np.array([0, 2, 2, 3]), Frame((101,), (102,), (103,))).to_arrays()]
     [[101, 5, 102, 6, 7, 103], [], [101, 8, 103]]
     """
     filled = rows[1:] > rows[:-1]
@@ -207,9 +207,9 @@ class Names(Sequence[str]):
         return len(self.starts) - 1
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]

@@ -152,14 +152,14 @@ class Tokenizer:
 
     def encode_all(self, texts: list[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32[length], as `encode` does."""
-        return self.encode_block(texts).apart()
+        return self.encode_block(texts).to_arrays()
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
         """Return the ids of many texts as a Ragged, as `encode` does. No text may be null."""
         tokens = self.blocks.encode(texts)
         if not len(self.controls) or not np.isin(tokens.ids, self.controls).any():
             return tokens
-        id_lists = tokens.apart()
+        id_lists = tokens.to_arrays()
         for i, ids in enumerate(id_lists):
             if np.isin(ids, self.controls).any():
                 id_lists[i] = self._encode_spelled(str(texts[i]))

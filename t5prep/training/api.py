@@ -30,7 +30,7 @@ class Scores:
     `checkpoint` is the scored checkpoint. `metrics` holds numbers by name (`loss`, `accuracy`, the task's own); for a task
     with classes also `labels` and `confusion`. `predictions` has a dict for each record (`id`, `prediction`, `references`,
     `loss`, `scores`). `worst` holds the wrong answers with the highest losses, and `sample` random wrong answers to each
-    class. If several splits or datasets were scored, `metrics` holds their means, `each` the Scores of each one, and
+    class. If several splits or datasets were scored, `metrics` holds their means, `evaluations` the Scores of each one, and
     `predictions`, `worst` and `sample` are empty.
     """
 
@@ -41,16 +41,16 @@ class Scores:
     sample: list["Wrong"] = dataclasses.field(default_factory=list)
     data: str = ""
     split: str = ""
-    each: list["Scores"] = dataclasses.field(default_factory=list)
+    evaluations: list["Scores"] = dataclasses.field(default_factory=list)
 
     def to_json(self, *, scores: bool = False) -> dict[str, object]:
         """Return the JSON that `t5prep eval --json` prints. With `scores`, each prediction has its own scores."""
         entries = {"checkpoint": self.checkpoint}
-        if self.each:
+        if self.evaluations:
             return {
                 **entries,
                 "metrics": self.metrics,
-                "evaluations": [evaluation._split_to_json(scores) for evaluation in self.each],
+                "evaluations": [evaluation._split_to_json(scores) for evaluation in self.evaluations],
             }
         return {**entries, **self._split_to_json(scores)}
 
@@ -147,7 +147,7 @@ def evaluate(model: str, **options: object) -> Scores:
         **options
 
     Returns:
-        Scores: checkpoint, metrics, predictions, worst; for several splits or datasets the means, and `each`.
+        Scores: checkpoint, metrics, predictions, worst; for several splits or datasets the means, and `evaluations`.
 
     Raises:
         T5prepError: A model, dataset or split is missing, or they do not fit together. The message is one sentence.
@@ -165,7 +165,7 @@ def evaluate(model: str, **options: object) -> Scores:
     if len(evaluations) == 1:
         return evaluations[0]
     mean = validation.mean([evaluation.numbers() for *_, evaluation in scored])
-    return Scores(name, mean, [], [], each=evaluations)
+    return Scores(name, mean, [], [], evaluations=evaluations)
 
 
 @accepts(PredictOptions)

@@ -123,18 +123,18 @@ def differences(initial_weights: Mapping[str, Array], cpu: Variables, accelerato
     for name, slots in cpu.slots.items():
         ours, theirs = accelerator.weights[name], cpu.weights[name]
         pairs = [(accelerator.slots[name][slot], value) for slot, value in slots.items()]
-        distance = _norm([one - cpu_slot for one, cpu_slot in pairs])
+        distance = _norm([slot - cpu_slot for slot, cpu_slot in pairs])
         size = _norm([cpu_slot for _, cpu_slot in pairs])
         comparisons.append(
             Difference(
                 name,
-                not_finite=int(sum((~np.isfinite(one)).sum() for one in (ours, *(one for one, _ in pairs)))),
+                not_finite=int(sum((~np.isfinite(array)).sum() for array in (ours, *(slot for slot, _ in pairs)))),
                 update=_norm([theirs - np.asarray(initial_weights[name][()], np.float32)]),
                 weights=float(np.abs(ours - theirs).max()),
                 state=distance / size if size else distance,
             )
         )
-    return sorted(comparisons, key=lambda one: (-one.not_finite, -one.state, one.name))
+    return sorted(comparisons, key=lambda difference: (-difference.not_finite, -difference.state, difference.name))
 
 
 def _norm(arrays: Sequence[np.ndarray]) -> float:

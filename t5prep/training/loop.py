@@ -91,7 +91,7 @@ class Stepper:
         waited, self._waited = self._waited, 0.0
         return waited
 
-    def ended(self, *, ahead: int = AHEAD) -> Iterator[FinishedStep]:
+    def finish_steps(self, *, ahead: int = AHEAD) -> Iterator[FinishedStep]:
         """Yield steps in order as they end, until at most `ahead` started steps have not been yielded.
 
         Raises a T5prepError that names the first step whose loss or gradient is not finite. All steps are checked, but only
@@ -340,7 +340,7 @@ class TrainingLoop:
 
     def _log_ended(self, *, all_of_them: bool) -> None:
         """Log the steps that have ended. With `all_of_them`, wait until all started steps have ended."""
-        for finished_step in self.stepper.ended(ahead=0) if all_of_them else self.stepper.ended():
+        for finished_step in self.stepper.finish_steps(ahead=0) if all_of_them else self.stepper.finish_steps():
             if finished_step.metrics:
                 self.log.record(finished_step.number, finished_step.metrics, prefix="")
                 loss, learning_rate = finished_step.metrics["loss"], finished_step.metrics["learning_rate"]

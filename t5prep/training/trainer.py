@@ -134,7 +134,7 @@ def _train(
         variables = begin(initial, step.variables)
     del initial
     datasets = [dataset_split.dataset for dataset_split in opened]
-    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, datasets=datasets, goes_on=bool(newest))
+    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, datasets=datasets, resumes=bool(newest))
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
     evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, cache_path=cache_path)

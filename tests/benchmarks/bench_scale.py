@@ -193,7 +193,7 @@ def search(rows: int, *, alike: str) -> None:
     from pipelines.local import Local
     from t5prep.preparation.near_duplicates import clusters, sketches
 
-    settings = clusters.Search(sketches.choose_bands(112, 0.8), 0.7, drawn=True)
+    settings = clusters.Search(sketches.choose_bands(112, 0.8), 0.7, drawn_by_id=True)
     nothing_earlier = SimpleNamespace(settings=SimpleNamespace(dedup_against=()))
     begins = pa.array(np.arange(0, ROWS_A_SKETCH * SHINGLES + 1, SHINGLES, dtype=np.int32))
 

@@ -46,7 +46,7 @@ STAGES = {
     "spool": ("t5prep.io.atomic_files:write_scratch", "copy the sorted rows"),
     "merge": ("t5prep.preparation.shards:_different", "copy the sorted rows"),
     "columns of records": ("t5prep.preparation.spills:Rows.columns", "copy the sorted rows"),
-    "frame, with checksums": ("t5prep.preparation.records:Frame.__call__", "CRC-32C of the records"),
+    "frame, with checksums": ("t5prep.preparation.records:RecordFormat.__call__", "CRC-32C of the records"),
     "count and write": ("t5prep.preparation.shards:write", "copy the records"),
     "hash of shards": ("", "SHA-256 of the records"),
     "hash of the source": ("t5prep.sources:checksum", "SHA-256 of the file"),

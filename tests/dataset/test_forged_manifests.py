@@ -161,7 +161,7 @@ def look(data: Path) -> None:
     """Make the pages of `explore`."""
     explorer = explore.Explorer(str(data))
     for view in ("records", "rejected"):
-        for row in explorer.shown(explore.RowQuery(view=view))[:2] if explorer.counts[view] else ():
+        for row in explorer.page_rows(explore.RowQuery(view=view))[:2] if explorer.counts[view] else ():
             explorer.trace(str(row["id"]))
             if view == "records":
                 explorer.pieces(row)

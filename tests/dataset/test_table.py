@@ -610,7 +610,7 @@ WRITE = """
 import re, sys
 from t5prep.dataset import table
 from t5prep.dataset.prepared import Dataset
-table._TOGETHER, table._IN_A_GROUP = 64, 2
+table._BATCH_RECORDS, table._GROUP_BATCHES = 64, 2
 rows = table.write(table.records(Dataset(sys.argv[1]), splits=[sys.argv[2]]), sys.argv[3])
 print(rows, re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])
 """

@@ -154,7 +154,7 @@ def test_beam_options_are_not_for_the_local_runner(tmp_path: Path) -> None:
 def test_what_is_missing_comes_with_the_command_that_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T5PREP_ENGINES", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    assert [missing.what for missing in engines.missing()][:3] == [
+    assert [missing.name for missing in engines.missing()][:3] == [
         "Prism",
         "Java",
         "Flink's job server",
@@ -171,7 +171,7 @@ def test_who_has_no_clone_is_not_sent_to_its_script(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(engines, "_SCRIPT", tmp_path / ".ci" / "engines")
     of_engines = [missing for missing in engines.missing() if missing.command != install_command("dataflow")]
     assert not [missing for missing in of_engines if ".ci" in missing.command]
-    assert "Flink's job server" not in [missing.what for missing in engines.missing()]
+    assert "Flink's job server" not in [missing.name for missing in engines.missing()]
 
 
 def test_a_limit_is_so_many_rows_of_all_or_of_each_split(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_many_rejected_rows_are_many_files_from_every_engine(
     expected_manifest = manifest.load(expected["padded"])
     monkeypatch.setattr(rejected_rows, "LARGEST_BYTES", 200)
     monkeypatch.setattr(rejected_rows, "PART_BYTES", 200)
-    monkeypatch.setattr(rejected_rows, "_ROWS_TOGETHER", 4)
+    monkeypatch.setattr(rejected_rows, "_ROWS_A_GROUP", 4)
     local_manifest = prepared(source, tmp_path / "local", **CHOICES)
     prepared(source, tmp_path / "engine", runner="prism", **CHOICES)
     assert bytes_of(tmp_path / "local") == bytes_of(tmp_path / "engine")

@@ -130,7 +130,7 @@ def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: 
         (parts / f"{part}.txt").write_text("\n".join(reversed(LINES[part::3])), encoding="utf-8")
     parts_sample = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TrainingSettings(lines=50), workers=2)
     assert file_sample == parts_sample
-    assert (file_sample.rows, file_sample.seen, file_sample.broken, len(file_sample.lines)) == (
+    assert (file_sample.rows, file_sample.total_lines, file_sample.broken, len(file_sample.lines)) == (
         len(LINES),
         len(LINES),
         0,

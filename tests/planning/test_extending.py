@@ -58,7 +58,7 @@ def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
     compiler = Compiler()
     messages = []
     question = make_question(model)
-    answer = extending.estimate(question, asking=compiler, say=messages.append)
+    answer = extending.estimate(question, compile_question=compiler, say=messages.append)
     assert set(compiler.layers) == models
     assert compiler.planned == [(question.shape.num_layers, question.shape.num_decoder_layers)]
     assert answer.extended
@@ -82,7 +82,7 @@ def test_the_memory_is_planned_with_all_layers(fits):
         layers = question.shape.computed_layers
         return Answer(question, Compiled(True, (2 + layers) * GIB, temp_bytes=layers * GIB, estimated_cycles=layers))
 
-    answer = extending.extended(make_question("t5-large"), asking=compiler)
+    answer = extending.extended(make_question("t5-large"), compile_question=compiler)
     assert answer.fits == fits
     assert answer.compiled.hbm_bytes == (2 + 9 if fits else 20) * GIB
     if fits:
@@ -96,7 +96,7 @@ def test_one_stack_of_layers_is_compiled_whole(model):
     if model == "t5-base":  # its encoder with a head
         question = dataclasses.replace(question, shape=with_classes(question.shape, ("no", "yes")))
     compiler = Compiler()
-    answer = extending.estimate(question, asking=compiler)
+    answer = extending.estimate(question, compile_question=compiler)
     assert compiler.layers == [(question.shape.num_layers, 0)]
     assert not answer.extended
 
@@ -105,7 +105,7 @@ def test_one_stack_of_layers_is_compiled_whole(model):
 @pytest.mark.parametrize("answering", [extending.estimate, extending.extended])
 def test_layers_that_are_one_loop_or_not_known_to_fit_are_compiled_at_once(answering, setting):
     compiler = Compiler()
-    assert not answering(make_question(**setting), asking=compiler).extended
+    assert not answering(make_question(**setting), compile_question=compiler).extended
     assert (compiler.layers, compiler.planned) == ([(12, 12)], [])
 
 
@@ -113,14 +113,14 @@ def test_no_more_layers_are_computed_than_a_stack_has():
     question = make_question()
     small_shape = dataclasses.replace(question.shape, num_layers=3, num_decoder_layers=6)
     compiler = Compiler()
-    extending.estimate(dataclasses.replace(question, shape=small_shape), asking=compiler)
+    extending.estimate(dataclasses.replace(question, shape=small_shape), compile_question=compiler)
     assert compiler.layers == [(3, 6)]
 
 
 @pytest.mark.parametrize(("layer", "all_layers", "fits"), [(0.95, True, True), (1.05, True, False), (3, False, False)])
 def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_layers, fits):
     compiler = Compiler(layer=layer)
-    answer = extending.estimate(make_question(), asking=compiler)
+    answer = extending.estimate(make_question(), compile_question=compiler)
     assert answer.fits == fits
     assert ((12, 12) in compiler.layers) == all_layers == (not answer.extended)
 

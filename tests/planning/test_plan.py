@@ -52,7 +52,7 @@ def arithmetic(state: float, row: float, *, remat: float = 0.25):
 @pytest.mark.parametrize("start", [1, 8, 512])
 def test_the_largest_batch_is_found_in_a_few_compilations(state, row, start):
     ask, questions = arithmetic(state, row)
-    answer = search.largest_batch(a_question(batch=start), asking=ask)
+    answer = search.largest_batch(a_question(batch=start), compile_question=ask)
     max_rows = int((CHIPS["v5e"].hbm_bytes / GIB - state) / row)
     assert answer is not None
     assert answer.fits
@@ -62,14 +62,14 @@ def test_the_largest_batch_is_found_in_a_few_compilations(state, row, start):
 
 def test_accumulated_batches_stay_whole_and_nothing_may_fit():
     ask, _ = arithmetic(1, 1)
-    answer = search.largest_batch(a_question(accumulate=4), asking=ask)
+    answer = search.largest_batch(a_question(accumulate=4), compile_question=ask)
     assert answer.question.rows % 4 == 0
     ask, _ = arithmetic(20, 1)
-    assert search.largest_batch(a_question(), asking=ask) is None
+    assert search.largest_batch(a_question(), compile_question=ask) is None
 
 
 def words(question, ask):
-    return [advice.words for advice in search.advise(question, asking=ask)]
+    return [advice.words for advice in search.advise(question, compile_question=ask)]
 
 
 def test_advice_comes_in_the_order_of_its_cost_and_only_where_it_fits():
@@ -103,7 +103,7 @@ def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_
     on_v2 = dataclasses.replace(question, tpu=parse("v2"))
     assert words(on_v2, ask)[0] == "--set optimizer=adafactor --set remat=true"
     questions.clear()
-    assert search.largest_batch(on_v2, asking=ask) is None
+    assert search.largest_batch(on_v2, compile_question=ask) is None
     assert len(questions) == 1
 
 

@@ -42,7 +42,7 @@ def test_a_marker_is_no_token_of_the_text() -> None:
     record_entries = entries(400)
     cut = int((record_entries["tokens"] > record_entries["inputs"]).sum())
     assert cut
-    assert count(record_entries).lost - count(record_entries, marked=False).lost == cut
+    assert count(record_entries).inputs_lost - count(record_entries, marked=False).inputs_lost == cut
 
 
 def test_the_rows_that_lost_most_are_named_in_order() -> None:
@@ -53,7 +53,7 @@ def test_the_rows_that_lost_most_are_named_in_order() -> None:
             record_entries["tokens"] > record_entries["inputs"]
         ].tolist()
     )
-    assert [record.lost for record in worst] == lost_tokens[::-1][: record_counts.WORST]
+    assert [record.tokens_lost for record in worst] == lost_tokens[::-1][: record_counts.WORST]
     assert (
         worst[0].id
         == f"record {record_entries['low'][int(np.argmax(record_entries['tokens'].astype(int) - record_entries['inputs']))]}"

@@ -23,7 +23,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.preparation import memory_budget, record_counts, records, shards, task_settings
 from t5prep.preparation.block_tokenizer import BlockTokenizer
-from t5prep.preparation.records import Frame, PackedRows, PlainRows
+from t5prep.preparation.records import PackedRows, PlainRows, RecordFormat
 from t5prep.preparation.sort_blocks import BlockSorter, BlockTotals
 from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
@@ -48,17 +48,17 @@ ODD = [
 ]
 
 
-def features_of(row, frame, answers):
+def features_of(row, record_format, answers):
     """What a record of one row holds, by the definition of its features."""
     sides = [list(row.inputs), list(row.labels)]
-    missing = [max(0, length - len(side)) for side, length in zip(sides, frame.lengths, strict=True)]
+    missing = [max(0, length - len(side)) for side, length in zip(sides, record_format.lengths, strict=True)]
     features = {"id": [row.id.encode("utf-8", "surrogatepass")]}
     for side, name, mask in ((0, "input_ids", "attention_mask"), (1, "labels", "decoder_attention_mask")):
-        features[name] = sides[side] + [frame.pads[side]] * missing[side]
-        if frame.masks[side]:
+        features[name] = sides[side] + [record_format.pads[side]] * missing[side]
+        if record_format.masks[side]:
             features[mask] = [1] * len(sides[side]) + [0] * missing[side]
-    if frame.separator >= 0:
-        first = sides[0].index(frame.separator) + 1 if frame.separator in sides[0] else len(sides[0])
+    if record_format.separator >= 0:
+        first = sides[0].index(record_format.separator) + 1 if record_format.separator in sides[0] else len(sides[0])
         features["token_type_ids"] = [0] * first + [1] * (len(sides[0]) - first) + [0] * missing[0]
     if answers:
         features["references"] = answers
@@ -66,38 +66,38 @@ def features_of(row, frame, answers):
 
 
 @pytest.mark.parametrize(
-    "frame",
+    "record_format",
     [
-        Frame(),
-        Frame((16, 12), (3, -100)),
-        Frame((16, 12), (3, -100), (True, True)),
-        Frame((16, 12), (300, -100), (True, False), separator=3),
+        RecordFormat(),
+        RecordFormat((16, 12), (3, -100)),
+        RecordFormat((16, 12), (3, -100), (True, True)),
+        RecordFormat((16, 12), (300, -100), (True, False), separator=3),
     ],
 )
 @given(some=rows(), answers=st.lists(st.lists(st.binary(max_size=200), max_size=3), max_size=3))
-def test_records_hold_the_features_of_their_rows(frame, some, answers):
+def test_records_hold_the_features_of_their_rows(record_format, some, answers):
     """Byte for byte as the writer in Python does, whose bytes are TensorFlow's own (test_tfrecord)."""
     some = some + ODD
     answers = [*answers, *[[]] * len(some)][: len(some)]
     columns = columns_of(some, references=answers, width=4)
-    framed_records = frame(columns)
-    assert framed_records.apart() == [
-        framed(features_of(row, frame, row_answers)) for row, row_answers in zip(some, answers, strict=True)
+    serialized_records = record_format(columns)
+    assert serialized_records.to_list() == [
+        framed(features_of(row, record_format, row_answers)) for row, row_answers in zip(some, answers, strict=True)
     ]
-    assert framed_records.sizes.tolist() == frame.sizes(columns).tolist()
-    assert b"".join(framed_records.apart()) == framed_records.data
+    assert serialized_records.sizes.tolist() == record_format.sizes(columns).tolist()
+    assert b"".join(serialized_records.to_list()) == serialized_records.data
 
 
 @given(some=rows())
 def test_two_bytes_a_token_make_the_same_records(some):
-    frame = Frame((16, 12), (3, -100))
-    assert frame(columns_of(some, width=2)).data == frame(columns_of(some, width=4)).data
+    record_format = RecordFormat((16, 12), (3, -100))
+    assert record_format(columns_of(some, width=2)).data == record_format(columns_of(some, width=4)).data
 
 
 @given(some=rows())
 def test_packed_records_hold_the_rows_packed(some):
-    frame = Frame((16, 12), (3, -100), packed=True)
-    (built,) = PackedRows(frame, marked=False)([rows_of(some)]) if some else [None]
+    record_format = RecordFormat((16, 12), (3, -100), packed=True)
+    (built,) = PackedRows(record_format, marked=False)([rows_of(some)]) if some else [None]
     if built is None:
         return
     pairs = [(np.array(row.inputs, np.int32), np.array(row.labels, np.int32)) for row in some]
@@ -109,7 +109,7 @@ def test_packed_records_hold_the_rows_packed(some):
         framed({"id": record_ids, **{name: packed[name][index].tolist() for name in FEATURES}})
         for index, record_ids in enumerate(names)
     ]
-    assert built.records.apart() == expected_records
+    assert built.records.to_list() == expected_records
     assert built.counts.records == len(expected_records)
 
 
@@ -197,12 +197,15 @@ def written_shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=
         sort(tokenize(block).table, block) for block in (reversed(scanned_blocks) if backwards else scanned_blocks)
     ]
     layout = records.layout_of(choices, task, tokenizer)
-    frame = records.frame_of_rows(choices, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+    record_format = records.format_of_rows(choices, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
     totals, spills = BlockTotals(), [block.spill for block in sorted_blocks]
     for block in sorted_blocks:
         totals.merge(block.totals)
-    specs = shards.plan_shards(totals.records, totals.record_bytes, shards=count, drawn=True)
-    written = [shards.write(spec, spills, files=[path.name], out=out, layout=layout, frame=frame) for spec in specs]
+    specs = shards.plan_shards(totals.records, totals.record_bytes, shards=count, drawn_by_id=True)
+    written = [
+        shards.write(spec, spills, files=[path.name], out=out, layout=layout, record_format=record_format)
+        for spec in specs
+    ]
     read = []
     for item in written:
         with open(out / item.shard.name, "rb") as opened:
@@ -221,7 +224,7 @@ def questions(path, count=300):
 
 def test_packed_rows_of_one_range():
     sample_rows = [Row(0, "r0", [5, 6, 1], [9, 1]), Row(0, "r1", [7, 7, 7, 1], [8, 1]), Row(0, "r2", [4, 3, 1], [2, 1])]
-    (built,) = PackedRows(Frame((6, 4), packed=True), marked=False)([rows_of(sample_rows)])
+    (built,) = PackedRows(RecordFormat((6, 4), packed=True), marked=False)([rows_of(sample_rows)])
     parsed = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO(built.records.data))]
     assert [row["id"] for row in parsed] == [[b"r0", b"r2"], [b"r1"]]
     assert [row["input_ids"] for row in parsed] == [[5, 6, 1, 4, 3, 1], [7, 7, 7, 1, 0, 0]]
@@ -233,7 +236,7 @@ def test_packed_rows_of_one_range():
 @pytest.mark.parametrize("layout", [PlainRows, PackedRows])
 def test_the_parts_in_which_records_are_framed_change_nothing(layout, monkeypatch):
     sample_rows = [Row(0, f"r{i}", [5 + i % 9] * (1 + i % 7), [9 + i % 2, 1]) for i in range(50)]
-    arrange = layout(Frame((16, 12), packed=layout is PackedRows), marked=False)
+    arrange = layout(RecordFormat((16, 12), packed=layout is PackedRows), marked=False)
     (single_part,) = arrange([rows_of(sample_rows)])
     monkeypatch.setattr(records, "RECORDS_A_PART", 3)
     parts = list(arrange([rows_of(sample_rows)]))
@@ -247,7 +250,7 @@ def test_the_labels_of_each_range_are_counted():
         rows_of([Row(0, "a", [5, 1], [9, 1])]),
         rows_of([Row(0, "b", [7, 1], [8, 1]), Row(0, "c", [3, 1], [8, 1])]),
     ]
-    built = list(PlainRows(Frame(), marked=False)(ranges))
+    built = list(PlainRows(RecordFormat(), marked=False)(ranges))
     assert [part.counts.records for part in built] == [1, 2]
     assert built[1].counts.labels == {(8, 1): (0, 2)}
 

@@ -15,7 +15,7 @@ from t5prep.dataset import tfrecord
 from t5prep.errors import UsageError
 from t5prep.preparation import shards
 from t5prep.preparation.record_counts import Counts
-from t5prep.preparation.records import Frame, PlainRows
+from t5prep.preparation.records import PlainRows, RecordFormat
 from t5prep.preparation.shards import ShardSpec, ShardSummary, ShardTotals, SplitTotals, WrittenShard
 from t5prep.preparation.spills import Spill
 
@@ -24,14 +24,14 @@ HALF = 1 << 63
 
 def counts(splits: dict[str, tuple[int, int]], *, number: int | None = None) -> dict[str, int]:
     """Return the number of shards of each split, given so many records and so many bytes of each."""
-    specs = plan(splits, number=number, drawn=True)
+    specs = plan(splits, number=number, drawn_by_id=True)
     assert [(spec.split, spec.number) for spec in specs] == sorted((spec.split, spec.number) for spec in specs)
     return {spec.split: spec.shards for spec in specs}
 
 
-def plan(splits: dict[str, tuple[int, int]], *, number: int | None, drawn: bool) -> list[ShardSpec]:
+def plan(splits: dict[str, tuple[int, int]], *, number: int | None, drawn_by_id: bool) -> list[ShardSpec]:
     records, sizes = ({split: both[i] for split, both in splits.items()} for i in (0, 1))
-    return shards.plan_shards(records, sizes, shards=number, drawn=drawn)
+    return shards.plan_shards(records, sizes, shards=number, drawn_by_id=drawn_by_id)
 
 
 def test_the_largest_split_gets_what_was_asked_and_others_their_share() -> None:
@@ -54,23 +54,23 @@ def test_chosen_numbers_are_powers_of_two(records: int, size: int, number: int) 
 
 def test_more_shards_than_examples_are_refused() -> None:
     with raises(UsageError, "option.out-of-range", "7"):
-        plan({"train": (7, 70)}, number=8, drawn=True)
+        plan({"train": (7, 70)}, number=8, drawn_by_id=True)
 
 
 def test_no_example_makes_no_shard() -> None:
-    assert plan({}, number=None, drawn=True) == []
+    assert plan({}, number=None, drawn_by_id=True) == []
 
 
 def test_evaluation_keeps_an_id_that_the_source_has_in_two_splits() -> None:
     splits = dict.fromkeys(("train", "validation", "test", "dev2"), (9, 90))
-    earlier_splits = {spec.split: set(spec.before) for spec in plan(splits, number=1, drawn=False)}
+    earlier_splits = {spec.split: set(spec.preceding_splits) for spec in plan(splits, number=1, drawn_by_id=False)}
     assert earlier_splits == {
         "test": set(),
         "validation": {"test"},
         "dev2": {"test", "validation"},
         "train": {"test", "validation", "dev2"},
     }
-    assert not any(spec.before for spec in plan(splits, number=1, drawn=True))
+    assert not any(spec.preceding_splits for spec in plan(splits, number=1, drawn_by_id=True))
 
 
 def write(
@@ -85,9 +85,11 @@ def write(
     """Write one shard of the split train; return the ids in it, and what was written."""
     out.mkdir(exist_ok=True)
     size = sum(spill.sizes.get("train", 0) for spill in spills)
-    spec, frame = ShardSpec("train", number, count, size, earlier_splits), Frame()
-    layout = PlainRows(frame, marked=False)
-    written = shards.write(spec, spills, files=FILES, out=str(out), layout=layout, frame=frame, **options)
+    spec, record_format = ShardSpec("train", number, count, size, earlier_splits), RecordFormat()
+    layout = PlainRows(record_format, marked=False)
+    written = shards.write(
+        spec, spills, files=FILES, out=str(out), layout=layout, record_format=record_format, **options
+    )
     with open(out / spec.name, "rb") as file:
         return [tfrecord.parse(record)["id"][0].decode() for record in tfrecord.read(file)], written
 
@@ -151,11 +153,13 @@ def test_which_of_two_rows_stays_is_decided_by_the_records_they_would_make(tmp_p
     short, long = Row(6, "same", [5, 1], [9, 1]), Row(6, "same", [5, 6, 1], [9, 9, 9, 1])
     spills = [spill_of({"train": [short]}, file="small"), spill_of({"train": [long]}, file="large")]
     duplicates = {}
-    for name, frame in (("bare", Frame()), ("padded", Frame((4, 4)))):
+    for name, record_format in (("bare", RecordFormat()), ("padded", RecordFormat((4, 4)))):
         (tmp_path / name).mkdir()
         spec = ShardSpec("train", 0, 1, 100)
-        layout = PlainRows(frame, marked=False)
-        written = shards.write(spec, spills, files=FILES, out=str(tmp_path / name), layout=layout, frame=frame)
+        layout = PlainRows(record_format, marked=False)
+        written = shards.write(
+            spec, spills, files=FILES, out=str(tmp_path / name), layout=layout, record_format=record_format
+        )
         duplicates[name] = dict(written.totals.duplicates)
     assert duplicates == {"bare": {"large": 1}, "padded": {"small": 1}}
 

@@ -11,7 +11,7 @@ import pytest
 from t5prep.dataset.settings import Settings
 from t5prep.preparation import placement
 from t5prep.preparation.block_tokenizer import SCHEMA
-from t5prep.preparation.records import Frame
+from t5prep.preparation.records import RecordFormat
 from t5prep.preparation.sort_blocks import BlockSorter, SortedBlock
 from t5prep.preparation.spills import END, Columns
 from t5prep.reading.blocks import Block
@@ -44,7 +44,7 @@ def rows_of(block: SortedBlock) -> tuple[np.ndarray, Columns]:
     """Return all rows of a block in order: their entries and columns."""
     parts = [part for split in block.spill.splits if (part := block.spill.slice(split, 0, END))]
     ids, inputs, labels, references = zip(*(part.columns() for part in parts), strict=True)
-    sides = [ragged.of([ids for part in side for ids in part.apart()]) for side in (inputs, labels)]
+    sides = [ragged.of([ids for part in side for ids in part.to_arrays()]) for side in (inputs, labels)]
     texts = [
         Names.joined([part.encoded(i) for part in column for i in range(len(part))]) for column in (ids, references)
     ]
@@ -71,8 +71,8 @@ def test_the_index_describes_its_row() -> None:
     for i, entry in enumerate(entries):
         first = entry["row"] == 100
         assert columns.ids[i] == f"a.csv:{entry['row']}"
-        assert columns.inputs.apart()[i].tolist() == ([2, 2, 7, 1] if first else [6, 2, 1])
-        assert columns.labels.apart()[i].tolist() == [9, 1]
+        assert columns.inputs.to_arrays()[i].tolist() == ([2, 2, 7, 1] if first else [6, 2, 1])
+        assert columns.labels.to_arrays()[i].tolist() == [9, 1]
         assert (entry["inputs"], entry["tokens"], entry["unknown"], entry["markup"]) == (
             (4, 30, 2, 1) if first else (3, 3, 1, 0)
         )
@@ -86,9 +86,9 @@ def test_the_bytes_of_records_are_known_before_they_are_framed(layout: str) -> N
     """The number of shards follows from them. Rows of packed records count without padding."""
     block = sort([row(number) for number in range(40)], layout=layout, splits=None)
     (part,) = (block.spill.slice("train", 0, END),)
-    frame = Frame((8, 4), (0, -100)) if layout == "padded" else Frame()
+    record_format = RecordFormat((8, 4), (0, -100)) if layout == "padded" else RecordFormat()
     assert part is not None
-    assert block.totals.record_bytes == {"train": len(frame(part.columns()).data)}
+    assert block.totals.record_bytes == {"train": len(record_format(part.columns()).data)}
 
 
 def test_rows_without_an_example_are_lines_of_json() -> None:

@@ -18,7 +18,7 @@ def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards:
     keys = [0, *keys, (1 << 64) - 1]
     rows = [Row(key, f"record{key:x}") for key in keys]
     spill = spill_of({"train": rows, "test": rows[:5]})
-    specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
+    specs = [ShardSpec("train", number, shards, 0, preceding_splits=("test",)) for number in range(shards)]
     edges = placement.shard_edges(shards)
     split_keys: dict[str, list[int]] = {"train": [], "test": []}
     for name, piece in spill_pieces.cut_shards(spill, {"train": specs}):

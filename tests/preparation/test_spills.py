@@ -102,7 +102,7 @@ def test_columns_come_back_in_any_order(rows: list, width: int, data: st.DataObj
     packed = spills.join(columns, np.zeros(len(rows), ENTRY), order)
     restored_columns = packed.take(np.argsort(order)).columns()
     assert list(restored_columns.ids) == [row.id for row in given_rows]
-    assert [side.tolist() for side in restored_columns.inputs.apart()] == [list(row.inputs) for row in given_rows]
-    assert [side.tolist() for side in restored_columns.labels.apart()] == [list(row.labels) for row in given_rows]
+    assert [side.tolist() for side in restored_columns.inputs.to_arrays()] == [list(row.inputs) for row in given_rows]
+    assert [side.tolist() for side in restored_columns.labels.to_arrays()] == [list(row.labels) for row in given_rows]
     references = [spills.split_references(restored_columns.references.encoded(i)) for i in range(len(rows))]
     assert references == [answers for *_, answers in rows]

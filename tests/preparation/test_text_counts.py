@@ -65,7 +65,8 @@ def test_more_rows_than_are_kept_are_estimated(monkeypatch: pytest.MonkeyPatch) 
         part.add("test", row_digests[begin : begin + 125])  # a row of four stands in both splits
         total.merge(part)
         assert (
-            total.waiting + sum(len(counted_digests) for counted_digests, _ in total.counted.values()) <= 3 * 1000 + 500
+            total.waiting + sum(len(counted_digests) for counted_digests, _ in total.counts_by_split.values())
+            <= 3 * 1000 + 500
         )
     repeated = total.repeated()
     assert not repeated.exact

@@ -99,7 +99,7 @@ QUERIES: list[tuple[RowQuery, Any]] = [
     (RowQuery(target="high"), lambda row: row["target"] == "high"),
     (RowQuery(cut="yes"), lambda row: row["cut"]),
     (RowQuery(cut="no", split="train"), lambda row: not row["cut"] and row["split"] == "train"),
-    (RowQuery(least=90, most=140), lambda row: 90 <= row["input_tokens"] <= 140),
+    (RowQuery(min_tokens=90, max_tokens=140), lambda row: 90 <= row["input_tokens"] <= 140),
     (RowQuery(search="TITLE 7"), lambda row: "title 7" in row["input"].lower()),
     (RowQuery(search="1042"), lambda row: "1042" in row["id"] or "1042" in row["input"]),
     (RowQuery(search=".*"), lambda row: False),
@@ -123,7 +123,7 @@ def test_the_rows_that_are_asked_for(
         expected = sortable_rows + [row for row in expected if row[column] is None]
     page_rows: list[dict[str, Any]] = []
     for number in range(1, 9):
-        page_rows += explorer.shown(
+        page_rows += explorer.page_rows(
             RowQuery.read({**{k: str(v) for k, v in vars(wanted).items()}, "sort": sort, "page": str(number)})
         )
     assert page_rows == expected
@@ -131,7 +131,7 @@ def test_the_rows_that_are_asked_for(
 
 
 def test_an_address_says_what_it_was_made_of() -> None:
-    query = RowQuery(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
+    query = RowQuery(search="a&b=\u202e<c>", min_tokens=3, sort="-loss", page=7)
     address = query.address(page=7)
     parameters = {name: values[-1] for name, values in urllib.parse.parse_qs(address.partition("?")[2]).items()}
     assert (RowQuery.read(parameters), RowQuery.read(parameters).page) == (query, 7)
@@ -181,7 +181,7 @@ def test_from_a_row_its_neighbours_in_the_filter_and_their_page_are_reached(serv
 
 
 def test_near_duplicates_lead_to_each_other(served: Server, explorer: Explorer) -> None:
-    (rejected,) = explorer.shown(RowQuery(view="rejected", reason="near duplicate"))
+    (rejected,) = explorer.page_rows(RowQuery(view="rejected", reason="near duplicate"))
     row_page = page(served, f"/row?view=rejected&number={rejected['number']}")
     kept_row_link = html.unescape(re.search(r'<a href="(/\?search=[^"]*)"', row_page)[1])  # type: ignore[index]
     (number,) = re.findall(r"/row\?[^\"]*number=(\d+)", page(served, kept_row_link))
@@ -196,7 +196,7 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
     assert page(served, "/?view=rejected").count("/row?view=rejected&amp;number=") == 3
     assert "empty text" in page(served, "/?view=rejected&reason=empty+text")
     assert "No row matches" in page(served, "/?view=rejected&search=unheard-of")
-    (near,) = served.explorer.shown(RowQuery(view="rejected", reason="near duplicate"))
+    (near,) = served.explorer.page_rows(RowQuery(view="rejected", reason="near duplicate"))
     list_page = page(served, RowQuery(view="rejected", search=near["input"][:30]).address())
     assert near["input"].partition("\n")[0] in html.unescape(list_page)
     assert list_page.count("/row?view=rejected&amp;") == 1
@@ -268,9 +268,9 @@ def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "moved").mkdir()
     with serving(Explorer(tmp_path / "d")) as served:
         assert "its source is not read again" in page(served, "/row?number=0")
-        assert [row["input"] for row in served.explorer.shown(RowQuery(view="rejected"))] == [None]
+        assert [row["input"] for row in served.explorer.page_rows(RowQuery(view="rejected"))] == [None]
     moved = write_csv(tmp_path / "moved" / "a.csv", rows)
-    (rejected_row,) = Explorer(tmp_path / "d", source=str(moved)).shown(RowQuery(view="rejected"))
+    (rejected_row,) = Explorer(tmp_path / "d", source=str(moved)).page_rows(RowQuery(view="rejected"))
     assert '"Body": ""' in rejected_row["input"]
 
 

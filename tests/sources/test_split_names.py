@@ -62,7 +62,7 @@ def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) ->
         for path in paths:
             expected.setdefault(os.path.relpath(path, tmp_path.resolve()), set()).add(str(split))
     try:
-        splits = split_names.find({name: name for name in names}).of or dict.fromkeys(names, "train")
+        splits = split_names.find({name: name for name in names}).split_by_name or dict.fromkeys(names, "train")
     except SourceError:
         return
     assert {name: {split} for name, split in splits.items()} == expected
@@ -81,7 +81,7 @@ def test_names_tell_the_splits_that_datasets_finds(seed: int, tmp_path: Path) ->
     ],
 )
 def test_a_name_tells_its_split(names: list[str], splits: list[str]) -> None:
-    assert list(split_names.find({name: name for name in names}).of.values()) == splits
+    assert list(split_names.find({name: name for name in names}).split_by_name.values()) == splits
 
 
 @pytest.mark.parametrize("names", [["eval/a.csv", "train.csv"], ["train_test.csv"], ["data/a b-00000-of-00001.csv"]])

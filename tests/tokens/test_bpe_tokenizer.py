@@ -53,7 +53,7 @@ def codet5(tmp_path_factory):
 
 
 def block(tokenizer, texts):
-    return [ids.tolist() for ids in tokenizer.encode_block(pa.array(texts, pa.large_string())).apart()]
+    return [ids.tolist() for ids in tokenizer.encode_block(pa.array(texts, pa.large_string())).to_arrays()]
 
 
 def test_gemmas_sentencepiece_model_has_the_ids_of_sentencepiece(gemma, texts):

@@ -31,7 +31,7 @@ def denoised(sizes, *, max_documents=3, inputs_length=64, seed=0):
     denoise = denoisers.Denoise(DENOISERS.denoisers, tokenizer=TOKENIZER, inputs_length=inputs_length, seed=seed)
     rows = []
     for ids, _, inputs, labels in denoise(batches(sizes, max_documents)):
-        rows += zip(ids, inputs.apart(), labels.apart(), strict=True)
+        rows += zip(ids, inputs.to_arrays(), labels.to_arrays(), strict=True)
     return denoise, rows
 
 

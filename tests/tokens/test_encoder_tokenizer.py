@@ -65,7 +65,7 @@ def test_a_euroberts_texts_have_a_token_before_them_and_none_behind(tmp_path):
     assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == expected
     first, second = ours.encode_all(["a movie", "charming 1234"])
     rows = ragged.framed(ragged.of([first, first, second]), np.array([0, 1, 3]), ours.frame)
-    assert [row.tolist() for row in rows.apart()] == theirs(["a movie"])["input_ids"] + [
+    assert [row.tolist() for row in rows.to_arrays()] == theirs(["a movie"])["input_ids"] + [
         theirs("a movie", "charming 1234")["input_ids"]
     ]
     assert (ours.size, ours.pad_id, ours.eos_id) == (len(theirs), theirs.eos_token_id, theirs.bos_token_id)

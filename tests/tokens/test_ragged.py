@@ -16,7 +16,7 @@ def of(lists: list[list[int]]) -> ragged.Ragged:
 
 
 def to_lists(lists: ragged.Ragged) -> list[list[int]]:
-    return [ids.tolist() for ids in lists.apart()]
+    return [ids.tolist() for ids in lists.to_arrays()]
 
 
 @given(st.lists(LISTS, max_size=4))

@@ -70,7 +70,7 @@ def pair(model: bytes) -> tuple[BlockEncoder, sentencepiece.SentencePieceProcess
 
 def check(both: tuple[BlockEncoder, sentencepiece.SentencePieceProcessor], texts: list[str]) -> None:
     ours, theirs = both
-    for text, a, b in zip(texts, ours.encode(texts).apart(), theirs.encode(texts), strict=True):
+    for text, a, b in zip(texts, ours.encode(texts).to_arrays(), theirs.encode(texts), strict=True):
         assert a.tolist() == b, text
 
 
@@ -119,7 +119,7 @@ def test_threads_may_share_it() -> None:
     expected = [processor.encode(block) for block in blocks]
     with ThreadPoolExecutor(6) as threads:
         for _ in range(4):
-            actual = threads.map(lambda block: [ids.tolist() for ids in encoder.encode(block).apart()], blocks)
+            actual = threads.map(lambda block: [ids.tolist() for ids in encoder.encode(block).to_arrays()], blocks)
             assert list(actual) == expected
 
 
@@ -138,7 +138,7 @@ def test_other_models_are_left_to_sentencepiece() -> None:
         encoder = BlockEncoder(model, processor)
         assert "no unigram model" in encoder.slow
         texts = ["line 1: café", "", "x" * 50]
-        assert [ids.tolist() for ids in encoder.encode(texts).apart()] == processor.encode(texts)
+        assert [ids.tolist() for ids in encoder.encode(texts).to_arrays()] == processor.encode(texts)
 
 
 def test_a_sentencepiece_that_counts_otherwise_is_noticed() -> None:
@@ -157,7 +157,7 @@ def test_text_in_utf8_as_arrow_holds_it() -> None:
     encoder, processor = _SAMPLE_BOTH[0]
     data = "aßb c\n漢 d".encode()
     tokens = encoder.encode_utf8(data, np.array([0, 3, 3, 5, len(data)]))
-    assert [ids.tolist() for ids in tokens.apart()] == processor.encode(["aß", "", "b ", "c\n漢 d"])
+    assert [ids.tolist() for ids in tokens.to_arrays()] == processor.encode(["aß", "", "b ", "c\n漢 d"])
     broken = b"a\xff\xf0\x9f b\xe2\x96"  # not UTF-8: no crash, and SentencePiece's own ids
     assert encoder.encode_utf8(broken, np.array([0, len(broken)])).ids.tolist() == processor.encode(broken)
 

@@ -21,7 +21,7 @@ def document(length: int) -> list[int]:
 
 def cut(ids: list[int], limit: int, policy: str, marker: int | None) -> list[int]:
     """A list of ids, cut as a whole row."""
-    (cut_ids,) = Truncation(policy, limit, marker).whole(ragged.of([np.array(ids, np.int32)])).apart()
+    (cut_ids,) = Truncation(policy, limit, marker).cut_rows(ragged.of([np.array(ids, np.int32)])).to_arrays()
     return cut_ids.tolist()
 
 
@@ -75,14 +75,14 @@ def test_texts_that_are_cut_apart(rows: list, length: int, policy: str, marked: 
     parts = [part for row in rows for field in row for part in field]
     fields = ragged.begins([len(field) for row in rows for field in row])
     texts = ragged.of([np.arange(10, 10 + size, dtype=np.int32) for size, _ in parts])
-    cut_rows, fixed = Truncation(policy, length, marker).apart(
+    cut_rows, fixed = Truncation(policy, length, marker).cut_texts(
         texts,
         protected=np.array([is_protected for _, is_protected in parts], bool),
         fields=fields,
         rows=ragged.begins([len(row) for row in rows]),
         frame=Frame((2,), (3, 4), (5,)),
     )
-    for row, ids, needed in zip(rows, cut_rows.apart(), fixed.tolist(), strict=True):
+    for row, ids, needed in zip(rows, cut_rows.to_arrays(), fixed.tolist(), strict=True):
         special = 2 + 2 * (len(row) - 1)
         assert needed == special + sum(size for field in row for size, is_protected in field if is_protected)
         wants = [size for field in row for size, is_protected in field if not is_protected]

@@ -55,7 +55,7 @@ def test_it_learns_and_counts_every_class(run):
 def test_it_answers_with_the_names_of_classes(run):
     answers = list(t5prep.predict(str(run / "run"), [GOOD, BAD], answers=2, beams=2))
     assert [answer.prediction for answer in answers] == ["positive", "negative"]
-    (other_class, score) = answers[0].others[0]
+    (other_class, score) = answers[0].alternatives[0]
     assert other_class == "negative"
     assert np.exp(answers[0].score) + np.exp(score) == pytest.approx(1.0, abs=1e-5)
 

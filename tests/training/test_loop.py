@@ -38,7 +38,7 @@ class _Stepper:
     def begin(self) -> None:
         self.number += 1
 
-    def ended(self, **_: int) -> Iterator[FinishedStep]:
+    def finish_steps(self, **_: int) -> Iterator[FinishedStep]:
         if self.number == self._at:
             os.kill(os.getpid(), signal.SIGTERM)
         yield FinishedStep(self.number, None)

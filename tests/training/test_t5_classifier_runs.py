@@ -49,7 +49,7 @@ def test_it_learns_and_counts_every_class(run: Path) -> None:
 def test_it_answers_with_the_names_of_classes(run: Path) -> None:
     answers = list(t5prep.predict(str(run / "run"), [GOOD, BAD], answers=2, beams=2))
     assert [answer.prediction for answer in answers] == ["positive", "negative"]
-    ((other_class, score),) = answers[0].others
+    ((other_class, score),) = answers[0].alternatives
     assert other_class == "negative"
     assert np.exp(answers[0].score) + np.exp(score) == pytest.approx(1.0, abs=1e-5)
 

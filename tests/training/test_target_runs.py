@@ -73,7 +73,7 @@ def advice_on_long_rows(folder):
     """Return what is said of a row that is too long."""
     (folder / "long.jsonl").write_text(json.dumps({name: f"{text} " * 30 for name, text in ROW.items()}))
     predictions = Predictions(str(folder / "run"), str(folder / "long.jsonl"))
-    assert [prediction.lost > 0 for prediction in predictions] == [True]
+    assert [prediction.tokens_lost > 0 for prediction in predictions] == [True]
     return " ".join(predictions.sentences())
 
 

@@ -114,8 +114,8 @@ def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str
     """Raw rows, through the run's own task and tokenizer, are answered as the prepared records are."""
     assert done.evaluation
     expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
-    asking = Predictions(done.run, str(Path(data).with_suffix(".csv")), PredictOptions(batch=8))
-    answers = list(asking)
+    prediction_run = Predictions(done.run, str(Path(data).with_suffix(".csv")), PredictOptions(batch=8))
+    answers = list(prediction_run)
     assert len(answers) == 90
     assert {prediction.id: prediction.prediction for prediction in answers if prediction.id in expected} == expected
 

@@ -31,13 +31,13 @@ _CHUNK = 1 << 20
 class Sets(NamedTuple):
     """Sets of shingles, as one sorted array `keys`, `int64[total]`: the key of an element is set index · `width` + element.
 
-    Set i has `keys[begins[i]:begins[i + 1]]`. Elements are indices in `known`, `uint64[width]`, the distinct hashes.
+    Set i has `keys[begins[i]:begins[i + 1]]`. Elements are indices in `hashes`, `uint64[width]`, the distinct hashes.
     """
 
     keys: np.ndarray
     begins: np.ndarray
     width: int
-    known: np.ndarray
+    hashes: np.ndarray
 
     @property
     def sizes(self) -> np.ndarray:
@@ -52,11 +52,11 @@ class Sets(NamedTuple):
         # The index in `keys` of each element of the result.
         indices = np.arange(begins[-1]) - begins[owner] + self.begins[order][owner]
         # A key contains the number of its set, which changes here.
-        return Sets(self.keys[indices] + (owner - order[owner]) * self.width, begins, self.width, self.known)
+        return Sets(self.keys[indices] + (owner - order[owner]) * self.width, begins, self.width, self.hashes)
 
     def contents(self) -> np.ndarray:
         """Return a digest of each set, `uint64[sets]`, which is equal for equal sets. No set may be empty."""
-        return np.add.reduceat(mix(self.known[self.keys % self.width]), self.begins[:-1])
+        return np.add.reduceat(mix(self.hashes[self.keys % self.width]), self.begins[:-1])
 
 
 def sets(shingles: Shingles) -> Sets:
@@ -342,13 +342,13 @@ class Plan(NamedTuple):
     * `edges`: the first band value of each range but the first, `uint64[ranges - 1]`.
     * `numbers`: the number of each sketch, by its file and first row.
     * `firsts`: the node of each sketch's first row, `uint64[sketches]`. Nodes number the rows of all sketches.
-    * `most`: the number of rows in a group, unless links connect more.
+    * `max_rows`: the number of rows in a group, unless links connect more.
     """
 
     edges: np.ndarray
     numbers: Mapping[tuple[str, int], int]
     firsts: np.ndarray
-    most: int
+    max_rows: int
 
     def number(self, sketch: Sketch) -> int:
         """Return the number of a sketch."""
@@ -368,11 +368,11 @@ class Plan(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """The settings that decide which rows repeat another. `drawn`: splits are drawn from ids."""
+    """The settings that decide which rows repeat another. `drawn_by_id`: splits are drawn from ids."""
 
     bands: Bands
     threshold: float
-    drawn: bool
+    drawn_by_id: bool
 
     @staticmethod
     def plan(sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES, group_bytes: int = GROUP_BYTES) -> Plan:
@@ -390,7 +390,7 @@ class Search:
         """Return the repeats among rows (ROWS). The schema of each of `pieces` names its file (`Sketch.rows_of`).
 
         The kept row of a cluster is the one with the most different shingles. Ties are resolved by a digest of the
-        shingles, then by the position, then by the place in the source. If splits are the source's own (not `drawn`),
+        shingles, then by the position, then by the place in the source. If splits are the source's own (not `drawn_by_id`),
         the split comes first: rows of evaluation splits are preferred (`precedence`). A row of an earlier dataset is
         preferred to any other and never dropped.
 
@@ -400,7 +400,7 @@ class Search:
         table, hashed, shingles = _different(pieces)
         if len(table) < 2:
             return none()
-        table = table.take(pa.array(_preferred(table, drawn_by_id=self.drawn)))
+        table = table.take(pa.array(_preferred(table, drawn_by_id=self.drawn_by_id)))
         # Rows are ordered by preference now, so the first row of a cluster is the kept one.
         _, first_rows, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
         ordered = np.argsort(first_rows)  # contents in order of their first rows
@@ -430,7 +430,7 @@ def of_settings(settings: Settings) -> Search | None:
     if settings.dedup != "near":
         return None
     bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
-    return Search(bands, settings.near_jaccard, drawn=settings.drawn_by_id)
+    return Search(bands, settings.near_jaccard, drawn_by_id=settings.drawn_by_id)
 
 
 def links(
@@ -483,7 +483,7 @@ def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator
     with atomic_files.temporary_folder(folder, name="groups") as scratch_folder:
         placed = SortedPairs(Path(scratch_folder) / "rows")
         for number, nodes in components.grouped(
-            components.components(links, folder=scratch_folder), max_nodes=plan.most
+            components.components(links, folder=scratch_folder), max_nodes=plan.max_rows
         ):
             placed.add(np.stack([nodes, np.full(len(nodes), number, np.uint64)], axis=1))
         for nodes, groups in (part.T for part in placed.all()):

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from t5prep.io import atomic_files
-from t5prep.preparation.sorted_pairs import HELD, SortedPairs
+from t5prep.preparation.sorted_pairs import MAX_PAIRS, SortedPairs
 
 
-def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int = HELD) -> Iterator[np.ndarray]:
+def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int = MAX_PAIRS) -> Iterator[np.ndarray]:
     """Yield (root, node) for each linked node, `uint64[n, 2]`, sorted.
 
     The root is a node of its component, too. The order of the links has no influence. Links beyond `max_links` are in

@@ -111,13 +111,13 @@ def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -
     """
     flags = flag_columns(options)
     column = options.tags_column or options.labels_column
-    named: list[str] = []
+    flag_names: list[str] = []
     for flag in flags:
         text = rows.text(record, flag, "").strip().lower()
         if text not in FLAGS:
             raise Reject(f"neither 0 nor 1: {text!r} in {flag}")
-        named += [flag] if FLAGS[text] else []
-    value = named if flags else record.get(column)
+        flag_names += [flag] if FLAGS[text] else []
+    value = flag_names if flags else record.get(column)
     if not isinstance(value, list | tuple):
         text = rows.text(record, column, "")
         value = text.split(options.label_separator if kind == "labels" else None)

@@ -113,7 +113,7 @@ class PageOrder:
     width: int
     stream: int = 0
     # The page sequences of at most two epochs: a window may end one epoch and begin the next.
-    _kept: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict, repr=False)
+    _cached_sequences: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def epoch_records(self) -> int:
@@ -155,13 +155,13 @@ class PageOrder:
 
     def _sequence(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the pages in the order of an epoch, and the cumulative number of records at the end of each page."""
-        if epoch not in self._kept:
-            for old in list(self._kept)[:-1]:
-                del self._kept[old]
+        if epoch not in self._cached_sequences:
+            for old in list(self._cached_sequences)[:-1]:
+                del self._cached_sequences[old]
             numbers = np.arange(len(self.sizes), dtype=np.int64)
             permuted = np.argsort(key(self.seed, self.stream, _PAGES, epoch, numbers))
-            self._kept[epoch] = permuted, np.cumsum(self.sizes[permuted])
-        return self._kept[epoch]
+            self._cached_sequences[epoch] = permuted, np.cumsum(self.sizes[permuted])
+        return self._cached_sequences[epoch]
 
 
 def shuffled(seed: int, lane: np.ndarray, index: np.ndarray, epoch: np.ndarray) -> np.ndarray:

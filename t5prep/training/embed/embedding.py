@@ -79,7 +79,7 @@ class _Text:
 
 
 # A batch on the devices: the indices of its texts, their lengths, and the pending array of their vectors.
-_Begun = tuple[list[int], list[int], "jax.Array"]
+_PendingBatch = tuple[list[int], list[int], "jax.Array"]
 
 
 class Embedding:
@@ -103,13 +103,15 @@ class Embedding:
         opened = run.open_model(files or model, checkpoint=options.model.checkpoint, encoder=True)
         manifest = rows_of.choose(opened.manifests, name=options.rows.task)
         texts = options.column or ("" if manifest else rows_of.INPUT)
-        asking = rows_of.asking_of(opened, manifest, options.rows, column=texts)
-        make = asking.to_inputs
+        question_builder = rows_of.question_builder_of(opened, manifest, options.rows, column=texts)
+        make = question_builder.to_inputs
         if chosen_recipe := self._recipe:
-            asking = dataclasses.replace(asking, to_inputs=lambda record: chosen_recipe.prepare(make(record)))
+            question_builder = dataclasses.replace(
+                question_builder, to_inputs=lambda record: chosen_recipe.prepare(make(record))
+            )
         self.rows = Rows(
             source,
-            asking,
+            question_builder,
             options=options.rows,
             trained=manifest.settings if manifest else None,
             option="--column NAME",
@@ -266,7 +268,7 @@ class Embedding:
         if previous_batches:
             yield self._end(previous_batches)
 
-    def _begin(self, inputs: Sequence[np.ndarray]) -> list[_Begun]:
+    def _begin(self, inputs: Sequence[np.ndarray]) -> list[_PendingBatch]:
         """Start the computation for `inputs` on the devices and return its batches, the longest texts first.
 
         Batches of similar lengths need less padding.
@@ -280,7 +282,7 @@ class Embedding:
             pending_batches.append((indices, [len(ids) for ids in batch], self._encoder.begin(batch, length)))
         return pending_batches
 
-    def _end(self, pending_batches: Sequence[_Begun]) -> list[np.ndarray]:
+    def _end(self, pending_batches: Sequence[_PendingBatch]) -> list[np.ndarray]:
         """Wait for the batches and return the vectors of each text, in the order of the inputs.
 
         A text has [length, width], padded if the options say so, or [width] if pooled.
@@ -336,7 +338,7 @@ def _choose(
     if recipe is None:
         return output, None
     if output.pooling == "auto":
-        if recipe.others or not recipe.pooling:
+        if recipe.unsupported_steps or not recipe.pooling:
             raise UsageError(
                 f"{model} computes its vectors by {recipe.words()}, which t5prep supports only in part. "
                 "Choose a pooling: --pooling mean (or first, none)",

@@ -67,7 +67,7 @@ class SentenceRecipe:
 
     `pooling`: "first" or "mean"; "" if the pooling is not supported. `after_pooling`: the layers in their order, None for a
     division by the norm. `length`: the maximum tokens of a text; 0 if the files do not say. `lowercase` and `prompt` change
-    the text first. `others`: the names of steps that are not supported here.
+    the text first. `unsupported_steps`: the names of steps that are not supported here.
     """
 
     pooling: str
@@ -75,11 +75,11 @@ class SentenceRecipe:
     length: int = 0
     lowercase: bool = False
     prompt: str = ""
-    others: tuple[str, ...] = ()
+    unsupported_steps: tuple[str, ...] = ()
 
     def words(self) -> str:
         """Return the steps in words."""
-        steps = [f"{self.pooling} pooling" if self.pooling else "", *self.others]
+        steps = [f"{self.pooling} pooling" if self.pooling else "", *self.unsupported_steps]
         steps += ["Normalize" if step is None else "Dense" for step in self.after_pooling]
         texts = ["lowercase" if self.lowercase else "", f'the prompt "{self.prompt}"' if self.prompt else ""]
         return ", ".join(step for step in (*texts, *steps) if step)
@@ -167,7 +167,7 @@ def _read(files: ModelFiles) -> SentenceRecipe:
         length=int(length) if 0 < length < LONGEST else 0,
         lowercase=sentence_config.get("do_lower_case") is True,
         prompt=str(prompt),
-        others=tuple(unsupported_steps),
+        unsupported_steps=tuple(unsupported_steps),
     )
 
 

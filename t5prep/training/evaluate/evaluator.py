@@ -33,7 +33,7 @@ from t5prep.training.model.entries import class_order
 from t5prep.training.model.forward import forward, with_mask
 from t5prep.training.predict.device import answers_on_rows, uniform
 from t5prep.training.runtime.layout import Layout
-from t5prep.training.runtime.rows import Rows, each, on_rows
+from t5prep.training.runtime.rows import Rows, on_rows, run_batches
 from t5prep.training.settings.padding import Padding
 
 _Entry = TypeVar("_Entry", bound=tuple[float, int, list[int]])
@@ -175,7 +175,7 @@ class Evaluator:
         """
         rows = ScoredRows(worst, sample, by_class=self._by_class, separator=self._separator)
         program = self._score_and_generate if self.generates else self._score
-        for batch, of_batch in each(program, weights, self._batches()):
+        for batch, of_batch in run_batches(program, weights, self._batches()):
             rows.add(batch, of_batch)
         results = rows.results()
         values: dict[str, JSON] = {**metrics.perplexity(rows.losses, (results.labels != IGNORED_LABEL).sum(axis=1))}
@@ -241,13 +241,15 @@ def _are_single_tokens(opened: DatasetSplit, *, limit: int) -> bool:
 class ScoredRows:
     """The results of all scored records, in the split's order.
 
-    `highest` holds (loss, row, input ids) of the `worst` wrong rows with the highest losses. Also `each` wrong rows of every
+    `highest` holds (loss, row, input ids) of the `worst` wrong rows with the highest losses. Also `sample_size` wrong rows of every
     class (of all rows without `by_class`) are sampled by the hash of their ids, which no batch size changes. With a
     `separator`, `queries` holds the ids of the first text of each row. `generated` holds the ids of each generated answer.
     """
 
-    def __init__(self, worst: int, each: int = 0, *, by_class: bool = False, separator: int | None = None) -> None:
-        self._worst, self._each, self._by_class = worst, each, by_class
+    def __init__(
+        self, worst: int, sample_size: int = 0, *, by_class: bool = False, separator: int | None = None
+    ) -> None:
+        self._worst, self._sample_size, self._by_class = worst, sample_size, by_class
         self.ids: list[str] = []
         self.references: list[list[str]] = []
         self.labels: list[np.ndarray] = []
@@ -278,7 +280,7 @@ class ScoredRows:
             self.queries += [first.tobytes() for first in firsts]
         self.references += [[text.decode() for text in row_texts if text] for row_texts in texts]
         self.generated += list(scored["answers"][mask]) if "answers" in scored else []
-        if not self._worst and not self._each:
+        if not self._worst and not self._sample_size:
             return
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
         inputs = batch["input_ids"][mask]
@@ -286,10 +288,10 @@ class ScoredRows:
             index, ids = first + int(row), [int(token) for token in inputs[row]]
             if self._worst:
                 _keep(self.highest, (self.losses[index], index, ids), max_size=self._worst)
-            if self._each and self.ids:
+            if self._sample_size and self.ids:
                 digest = hashlib.blake2b(self.ids[index].encode(), digest_size=8).digest()
                 heap = self._sample_heaps.setdefault(labels[row].tobytes() if self._by_class else b"", [])
-                _keep(heap, (int.from_bytes(digest, "big"), index, ids), max_size=self._each)
+                _keep(heap, (int.from_bytes(digest, "big"), index, ids), max_size=self._sample_size)
 
     def results(self) -> Results:
         """Return labels, predictions, references, queries and generated answers as one object for scoring."""

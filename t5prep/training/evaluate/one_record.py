@@ -99,7 +99,7 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
         opened = opening.open_splits(places, split)
         steps = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
     with atomic_files.temporary_folder() as folder:
-        with paths.opened(dataset.at(shard)) as file:
+        with paths.opened(dataset.path_of(shard)) as file:
             file.seek(byte)
             framed = file.read(size)
         _write_alone(framed, dataset.manifest, split=split, out=folder)
@@ -136,14 +136,16 @@ def steps_of(
     order of training is computed again, without reading any record.
     """
     mine = opened[of_record.index(True)]
-    previous_shards = itertools.takewhile(lambda one: one.name != shard, mine.shards)
+    previous_shards = itertools.takewhile(lambda other_shard: other_shard.name != shard, mine.shards)
     sizes = PageReader(mine).sizes
     ends = np.cumsum(sizes)
-    record_index = sum(one.records for one in previous_shards) + number
+    record_index = sum(previous_shard.records for previous_shard in previous_shards) + number
     page = int(np.searchsorted(ends, record_index, side="right"))
     location = (page, record_index - int(ends[page] - sizes[page]))
-    record_datasets = [one for one, is_own in zip(opened, of_record, strict=True) if is_own]
-    reading = device_feed.reading_of(opened, settings, reader=lambda one: _Names(one, mine=one in record_datasets))
+    record_datasets = [split for split, is_own in zip(opened, of_record, strict=True) if is_own]
+    reading = device_feed.reading_of(
+        opened, settings, reader=lambda split: _Names(split, mine=split in record_datasets)
+    )
     matching_steps = []
     for step in range(steps):
         places = reading.records(step)[0].places

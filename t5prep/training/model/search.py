@@ -80,7 +80,7 @@ IMPOSSIBLE = -1e9  # the score of a beam that does not exist
 class _Beams(NamedTuple):
     """The state of a beam search: running hypotheses with log-probabilities, finished hypotheses with final scores."""
 
-    at: tf.Tensor  # int32[]: the number of tokens so far
+    position: tf.Tensor  # int32[]: the number of tokens so far
     running: tf.Tensor  # int32[batch, beams, length]
     running_score: tf.Tensor  # float32[batch, beams]
     finished: tf.Tensor  # int32[batch, beams, length]
@@ -108,7 +108,7 @@ def _start(step: Decoder) -> _Beams:
     batch, beams = step.batch, step.beams
     none = tf.fill([batch, beams, step.length], step.config.pad_token_id)
     return _Beams(
-        at=tf.zeros([], tf.int32),
+        position=tf.zeros([], tf.int32),
         running=none,
         running_score=tf.tile(tf.constant([[0.0] + [IMPOSSIBLE] * (beams - 1)]), [batch, 1]),
         finished=none,
@@ -127,23 +127,23 @@ def _one_token_longer(s: _Beams, step: Decoder, *, options: Generation) -> _Beam
     # Of 2 * beams candidates at least `beams` continue, because at most one continuation of each beam is EOS.
     score, index = tf.math.top_k(tf.reshape(total, [batch, beams * vocabulary]), k=2 * beams)
     parent, token = index // vocabulary, index % vocabulary
-    tokens = tf.where(tf.range(step.length) == s.at, token[..., None], tf.gather(s.running, parent, batch_dims=1))
-    ends = (token == step.config.eos_token_id) | (s.at + 1 >= step.length)
+    tokens = tf.where(tf.range(step.length) == s.position, token[..., None], tf.gather(s.running, parent, batch_dims=1))
+    ends = (token == step.config.eos_token_id) | (s.position + 1 >= step.length)
 
     running_score, going = tf.math.top_k(score + tf.cast(ends, tf.float32) * IMPOSSIBLE, k=beams)
     order = tf.reshape(tf.gather(parent, going, batch_dims=1) + tf.range(batch)[:, None] * beams, [-1])
 
     # As in transformers, EOS finishes a hypothesis only among the best `beams` candidates.
     may_finish = ends & (tf.range(2 * beams) < beams) & s.improvable
-    by_length = score / tf.cast(s.at + 1, tf.float32) ** options.length_penalty
+    by_length = score / tf.cast(s.position + 1, tf.float32) ** options.length_penalty
     merged = tf.concat([s.finished_score, by_length + tf.cast(~may_finish, tf.float32) * IMPOSSIBLE], axis=1)
     finished_score, best = tf.math.top_k(merged, k=beams)
     is_finished = tf.gather(tf.concat([s.is_finished, may_finish], axis=1), best, batch_dims=1)
 
     worst = tf.where(is_finished, tf.reduce_min(finished_score, axis=1, keepdims=True), IMPOSSIBLE)
-    possible = running_score[:, :1] / tf.cast(s.at + 1, tf.float32) ** options.length_penalty
+    possible = running_score[:, :1] / tf.cast(s.position + 1, tf.float32) ** options.length_penalty
     return _Beams(
-        s.at + 1,
+        s.position + 1,
         tf.gather(tokens, going, batch_dims=1),
         running_score,
         tf.gather(tf.concat([s.finished, tokens], axis=1), best, batch_dims=1),
@@ -157,13 +157,13 @@ def _one_token_longer(s: _Beams, step: Decoder, *, options: Generation) -> _Beam
 def _scores(s: _Beams, step: Decoder, *, options: Generation) -> tuple[tf.Tensor, Cache]:
     """Return the score of each running hypothesis with each next token, float32[batch, beams, vocabulary]."""
     start = step.config.decoder_start_token_id
-    previous = tf.where(s.at == 0, start, tf.gather(s.running, tf.maximum(s.at - 1, 0), axis=2))
-    scores, cache = step(previous, s.cache, s.at)
+    previous = tf.where(s.position == 0, start, tf.gather(s.running, tf.maximum(s.position - 1, 0), axis=2))
+    scores, cache = step(previous, s.cache, s.position)
     vocabulary, rows = scores.shape
     allowed = forbid(
         tf.nn.log_softmax(scores, axis=0),
         tf.reshape(s.running, [rows, step.length]),
-        s.at,
+        s.position,
         options=options,
         eos=step.config.eos_token_id,
         start=start,

@@ -181,14 +181,14 @@ def run_stack(
         reach: Reach,
         bias: tf.Tensor | None,
         site: int | tf.Tensor,
-        which: int = 0,
+        attention_index: int = 0,
     ) -> tf.Tensor:
-        """Return attention of x over `source`. which: 0 for self-attention, 1 for cross-attention."""
-        prefix = ("", "cross_")[which]
+        """Return attention of x over `source`. attention_index: 0 for self-attention, 1 for cross-attention."""
+        prefix = ("", "cross_")[attention_index]
         return multi_head_attention(
             x,
             source,
-            (w[f"{prefix}q"], *w[f"{prefix}kv"], w["out"][which]),
+            (w[f"{prefix}q"], *w[f"{prefix}kv"], w["out"][attention_index]),
             heads=size.heads,
             reach=reach,
             scale=traits.score_scale,
@@ -216,7 +216,7 @@ def run_stack(
         x += masked(post_norms[0](attend_to(w, normed, source, reach=reach, bias=bias, site=site)), outs[0])
         if encoded is not None and not is_merged:
             across = attend_to(
-                w, norm(x, pre_scales[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, which=1
+                w, norm(x, pre_scales[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, attention_index=1
             )
             x += masked(post_norms[1](across), outs[1])
         activation = FEED_FORWARDS[config.feed_forward_proj]

@@ -39,7 +39,7 @@ def of_name(name: str) -> str:
 
 
 class Writer:
-    """Turn answers into text of the format `kind`, piece by piece: `begin`, `some` for each group, `end`.
+    """Turn answers into text of the format `kind`, piece by piece: `begin`, `format_answers` for each group, `end`.
 
     `columns`: the input's columns, which a table repeats. `scores`: whether to add each answer's score. Raises UsageError for
     an unknown format.
@@ -61,7 +61,7 @@ class Writer:
             return '{"predictions": ['
         return self._table([[*self._columns, *self._new]]) if self.kind in ("csv", "tsv") else ""
 
-    def some(self, answers: Sequence[Answer]) -> str:
+    def format_answers(self, answers: Sequence[Answer]) -> str:
         """Return the text of a group of answers, in order."""
         if self.kind in ("csv", "tsv"):
             return self._table([self._cells(answer) for answer in answers])
@@ -73,7 +73,7 @@ class Writer:
         comma, self._first = "" if self._first else ",", self._first and not lines
         return comma + ",".join(f"\n  {line}" for line in lines) if lines else ""
 
-    def going_on(self) -> None:
+    def resume(self) -> None:
         """Note that an earlier run has written answers already, so that JSON continues with a comma."""
         self._first = False
 
@@ -82,7 +82,7 @@ class Writer:
         return "\n]}\n" if self.kind == "json" else ""
 
     def _cells(self, answer: Answer) -> list[str]:
-        fields = [answer.prediction or "", answer.reason, str(answer.lost)] + (
+        fields = [answer.prediction or "", answer.reason, str(answer.tokens_lost)] + (
             [f"{answer.score:.6g}"] if self._scores else []
         )
         return [*(_cell(answer.row.get(column)) for column in self._columns), *fields]
@@ -102,11 +102,14 @@ def as_dict(answer: Answer, *, scores: bool = False) -> dict[str, JSON]:
         fields["reason"] = answer.reason
     elif scores:
         fields["score"] = round(answer.score, 6)
-    if answer.others:
+    if answer.alternatives:
         best = {"prediction": answer.prediction, "score": round(answer.score, 6)}
-        fields["answers"] = [best, *({"prediction": text, "score": round(score, 6)} for text, score in answer.others)]
-    if answer.lost:
-        fields["tokens"], fields["tokens_lost"] = answer.tokens, answer.lost
+        fields["answers"] = [
+            best,
+            *({"prediction": text, "score": round(score, 6)} for text, score in answer.alternatives),
+        ]
+    if answer.tokens_lost:
+        fields["tokens"], fields["tokens_lost"] = answer.tokens, answer.tokens_lost
     if answer.parts > 1:
         fields["parts"] = answer.parts
     if answer.unfinished:

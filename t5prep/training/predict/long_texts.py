@@ -16,15 +16,15 @@ _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """A long input as `examples` to answer, and the texts `around` them: before the first, between them, after the last."""
+    """A long input as `examples` to answer, and the texts before, between and after them (`separators`)."""
 
     examples: tuple[Example, ...]
-    around: tuple[str, ...]
+    separators: tuple[str, ...]
 
     def join(self, answers: Sequence[str]) -> str:
         """Return the answers of the parts as one text, with the original text between the parts."""
-        between = zip(answers, self.around[1:], strict=True)
-        return self.around[0] + "".join(answer + separator for answer, separator in between)
+        between = zip(answers, self.separators[1:], strict=True)
+        return self.separators[0] + "".join(answer + separator for answer, separator in between)
 
 
 def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> Parts:

@@ -41,9 +41,9 @@ class Counts:
         for answer in answers:
             self.rows += 1
             self.missing.update([answer.reason.partition(":")[0]] if answer.prediction is None else [])
-            self.cut += answer.lost > 0
-            self.tokens += answer.tokens if answer.lost else 0
-            self.tokens_lost += answer.lost
+            self.cut += answer.tokens_lost > 0
+            self.tokens += answer.tokens if answer.tokens_lost else 0
+            self.tokens_lost += answer.tokens_lost
             self.split += answer.parts > 1
             self.unfinished += answer.unfinished
 
@@ -105,17 +105,20 @@ class Predictions:
         )
         self.opened = run.open_model(model, checkpoint=options.model.checkpoint)
         manifest = rows.choose(self.opened.manifests, name=options.rows.task)
-        asking = rows.asking_of(self.opened, manifest, options.rows)
+        question_builder = rows.question_builder_of(self.opened, manifest, options.rows)
         if isinstance(resolved_source, str) or Path(resolved_source.uri).is_dir():
             resolved_source = _resolve_source(
-                resolved_source if isinstance(resolved_source, str) else resolved_source.uri, include=asking.files
+                resolved_source if isinstance(resolved_source, str) else resolved_source.uri,
+                include=question_builder.files,
             )
         self._options = options
-        self.rows = Rows(resolved_source, asking, options=options.rows, trained=manifest.settings if manifest else None)
+        self.rows = Rows(
+            resolved_source, question_builder, options=options.rows, trained=manifest.settings if manifest else None
+        )
         self.source = self.rows.source
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
         self.bytes = sum(file.bytes for file in self.source.files)
-        self.predictor = Predictor(self.opened, options, asking=self.rows.asking, manifest=manifest)
+        self.predictor = Predictor(self.opened, options, question_builder=self.rows.question_builder, manifest=manifest)
 
     def __iter__(self) -> Iterator[Answer]:
         """Yield the answer of each row."""
@@ -159,11 +162,11 @@ class Predictions:
             answer_count = resumed_count = file.done
             if answer_count:
                 self.counts = Counts.of_saved(file.counts)
-                writer.going_on()
+                writer.resume()
             header = "" if answer_count else writer.begin()
             for answers in self.windows(skip=answer_count):
                 answer_count += len(answers)
-                file.add(header + writer.some(answers), answer_count=answer_count, counts=self.counts.saved())
+                file.add(header + writer.format_answers(answers), answer_count=answer_count, counts=self.counts.saved())
                 header = ""
                 if watch:
                     watch(answers)
@@ -175,7 +178,7 @@ class Predictions:
         writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
         stream.write(writer.begin())
         for answers in self.windows():
-            stream.write(writer.some(answers))
+            stream.write(writer.format_answers(answers))
             stream.flush()
             if watch:
                 watch(answers)

@@ -22,7 +22,7 @@ from t5prep.training.objectives import HeadObjective
 from t5prep.training.predict import long_texts
 from t5prep.training.predict.device import Device, check_generates
 from t5prep.training.predict.long_texts import Parts
-from t5prep.training.predict.rows import Asking, Question
+from t5prep.training.predict.rows import Question, QuestionBuilder
 from t5prep.training.run import run
 
 # Batches in a window. The rows of a window are sorted by length, and its answers are written together. A killed run resumes at
@@ -37,9 +37,9 @@ _Item = TypeVar("_Item")
 class Answer:
     """The model's answer to one row: `prediction`, or None and the `reason`.
 
-    `others`: further answers with their scores, best first. `tokens`: the input's tokens before it was cut. `lost`: the tokens
-    that were cut off. `parts`: the number of parts that the input was split into. `unfinished`: an answer reached the maximum
-    length without EOS. `row`: the columns of the input.
+    `alternatives`: further answers with their scores, best first. `tokens`: the input's tokens before it was cut.
+    `tokens_lost`: the tokens that were cut off. `parts`: the number of parts that the input was split into. `unfinished`: an
+    answer reached the maximum length without EOS. `row`: the columns of the input.
     """
 
     id: str
@@ -47,9 +47,9 @@ class Answer:
     prediction: str | None
     reason: str = ""
     score: float = 0.0
-    others: tuple[tuple[str, float], ...] = ()
+    alternatives: tuple[tuple[str, float], ...] = ()
     tokens: int = 0
-    lost: int = 0
+    tokens_lost: int = 0
     parts: int = 1
     unfinished: bool = False
     row: Record = dataclasses.field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Request:
     words: np.ndarray | None = None  # for tags: the word that begins at each token (`OneInput.words`)
     parts: Parts | None = None
     tokens: int = 0
-    lost: int = 0
+    tokens_lost: int = 0
     reason: str = ""
 
 
@@ -79,7 +79,7 @@ class Predictor:
         opened: run.Model,
         options: PredictOptions = PredictOptions(),  # noqa: B008 - frozen
         *,
-        asking: Asking,
+        question_builder: QuestionBuilder,
         manifest: Manifest | None = None,
     ) -> None:
         if isinstance(opened.config, EncoderConfig) and opened.config.masked:
@@ -100,10 +100,10 @@ class Predictor:
         self._featurize = conversion.featurizer_of(chosen, self.tokenizer, classes=opened.config.classes)
         length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
-        self.long = options.long or ("split" if asking.whole else "cut")
-        self.writes_texts = not (asking.classes or opened.config.classes)
+        self.long = options.long or ("split" if question_builder.requires_uncut else "cut")
+        self.writes_texts = not (question_builder.classes or opened.config.classes)
         if self.long == "split" and not self.writes_texts:
-            name = asking.name or "this model"
+            name = question_builder.name or "this model"
             raise UsageError(
                 f"--long split joins texts, but {name} predicts classes or numbers. Use --long cut or --long refuse.",
                 code="option.inapplicable",
@@ -163,7 +163,7 @@ class Predictor:
         # A marker stands for the cut text, and is not a token of the input. No text contains one.
         markers = int((ids == self.tokenizer.sentinel(1)).sum())
         tokens_lost = features.tokens - len(ids) + markers if too_long else 0
-        return _Request(question, (ids,), features.words, tokens=features.tokens, lost=tokens_lost)
+        return _Request(question, (ids,), features.words, tokens=features.tokens, tokens_lost=tokens_lost)
 
     def _split(self, question: Question, example: Example, tokens: int) -> _Request:
         try:
@@ -196,9 +196,9 @@ class Predictor:
             question.text,
             request.parts.join(texts) if request.parts else texts[0],
             score=sum(part_answer.scores[0] for part_answer in answers),
-            others=tuple(zip(answers[0].texts[1:], answers[0].scores[1:], strict=True)),
+            alternatives=tuple(zip(answers[0].texts[1:], answers[0].scores[1:], strict=True)),
             tokens=request.tokens,
-            lost=request.lost,
+            tokens_lost=request.tokens_lost,
             parts=len(answers),
             unfinished=any(part_answer.unfinished for part_answer in answers),
             row=question.row,

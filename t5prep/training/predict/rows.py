@@ -46,14 +46,14 @@ class Question:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asking:
+class QuestionBuilder:
     """The way rows become inputs: by the task `name`, or unchanged if `name` is "".
 
     `to_inputs`: makes the input of a row, or raises Reject. `columns`: a row must have these. `id_column`: the column of the id,
     or "". `line_column`: the column that a line of a text file stands for; "" if an input needs several columns. `files`: the
     files of a corpus that the task reads. `pairs`: endings of files with inputs and with targets, line by line. `format`: the
-    task's file format. `whole`: a cut input has no correct answer. `classes`: answers are one of a few words. `filters`: change
-    the text of an input as they changed the training texts.
+    task's file format. `requires_uncut`: a cut input has no correct answer. `classes`: answers are one of a few words. `filters`:
+    change the text of an input as they changed the training texts.
     """
 
     to_inputs: Callable[[Record], Example]
@@ -64,7 +64,7 @@ class Asking:
     files: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     format: str = ""
-    whole: bool = False
+    requires_uncut: bool = False
     classes: bool = False
     filters: Chain | None = None
 
@@ -111,7 +111,9 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     return next((manifest for manifest in manifests if manifest.settings.task == (name or names[0])), None)
 
 
-def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *, column: str = "") -> Asking:
+def question_builder_of(
+    opened: "Model", manifest: Manifest | None, options: RowOptions, *, column: str = ""
+) -> QuestionBuilder:
     """Return how the manifest's task, and the filters that changed texts, make inputs of rows.
 
     Only the filters apply if the task is not known, with `options.as_text`, or if a `column` with the inputs is named. Code
@@ -120,19 +122,19 @@ def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *
     """
     filters = _filters(opened, manifest, trust_code=options.trust_code) if manifest else None
     if column:
-        return as_they_stand(column, empty=True, filters=filters)
+        return unchanged_inputs(column, empty=True, filters=filters)
     definition = None
     if manifest is not None and not options.as_text:
         definition = _definition(opened, manifest, trust_code=options.trust_code)
     if manifest is None or definition is None:
-        return as_they_stand(filters=filters)
+        return unchanged_inputs(filters=filters)
     chosen_task = definition.choose(manifest.settings.options)
     if chosen_task.spans:
-        return as_they_stand(filters=filters)
+        return unchanged_inputs(filters=filters)
     make, columns = _input_maker(chosen_task)
     needed = [column for column in columns if isinstance(column, str) or "" not in column]
     line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
-    return Asking(
+    return QuestionBuilder(
         to_inputs=make,
         columns=columns,
         id_column=chosen_task.columns.id_name,
@@ -141,7 +143,7 @@ def asking_of(opened: "Model", manifest: Manifest | None, options: RowOptions, *
         files=chosen_task.files,
         pairs=chosen_task.pairs,
         format=chosen_task.task.corpus.format,
-        whole=chosen_task.task.never_cut,
+        requires_uncut=chosen_task.task.never_cut,
         classes=bool(chosen_task.classes),
         filters=filters,
     )
@@ -209,13 +211,15 @@ def prompt_of(opened: "Model", manifest: Manifest) -> str:
     return text_of(example, eos=opened.tokenizer.piece(opened.tokenizer.eos_id))
 
 
-def as_they_stand(column: str = INPUT, *, empty: bool = False, filters: Chain | None = None) -> Asking:
-    """Return the Asking that uses rows unchanged: lines of text, or a `column` of a table with a text or a list of fields.
+def unchanged_inputs(column: str = INPUT, *, empty: bool = False, filters: Chain | None = None) -> QuestionBuilder:
+    """Return the QuestionBuilder that uses rows unchanged: lines of text, or a `column` of a table with a text or a list of fields.
 
     `empty`: accept blank texts too.
     """
     make = functools.partial(_as_it_stands, column=column, empty=empty)
-    return Asking(to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text", filters=filters)
+    return QuestionBuilder(
+        to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text", filters=filters
+    )
 
 
 def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
@@ -234,14 +238,14 @@ class Rows:
 
     Args:
         source: The source.
-        asking: How rows become inputs, if the first file has the needed columns.
+        question_builder: How rows become inputs, if the first file has the needed columns.
         options: How files are read.
         trained: The settings of the model's data, from which choices come that `options` leave open; None if unknown.
         option: The command-line option that makes rows complete inputs, for messages.
 
     Attributes:
         source: The source with only the files that are read.
-        asking: How rows become inputs, as decided from the first file's columns.
+        question_builder: How rows become inputs, as decided from the first file's columns.
         columns: The columns of the first file.
         note: A message for the user about how rows are read; "" for none.
 
@@ -253,7 +257,7 @@ class Rows:
     def __init__(
         self,
         source: Resolved,
-        asking: Asking,
+        question_builder: QuestionBuilder,
         *,
         options: RowOptions = RowOptions(),  # noqa: B008 - frozen
         trained: Settings | None = None,
@@ -266,7 +270,7 @@ class Rows:
             options.split,
             kind=options.files.format,
             otherwise=source_files.ALL,
-            any_format=bool(asking.pairs),
+            any_format=bool(question_builder.pairs),
         )
         self.source, messages = selected
         # Files with the correct answers, such as `test.target` beside `test.source`, are not rows to answer.
@@ -274,13 +278,13 @@ class Rows:
         answers = {
             name.removesuffix(left) + right
             for name in file_names
-            for left, right in asking.pairs
+            for left, right in question_builder.pairs
             if name.endswith(left)
         }
         self._files = [file for file in self.source.files if unpacked_name(file.name) not in answers]
         if not self._files:
             raise SourceError(f"{source.uri} has no files with rows. Name another source.", code="source.files-missing")
-        self.asking = asking
+        self.question_builder = question_builder
         self.columns: tuple[str, ...] = ()
         self._names: list[str] = []  # the model's columns, if the files have no header
         first = next(self._scan(self._files[0]), None)
@@ -290,26 +294,26 @@ class Rows:
             self._names = trained.file_options.names
             first = next(self._scan(self._files[0]), None)
             names = () if first is None else blocks.column_names(first)
-        if asking.name and first and not self._fits(names, lines=lines):
+        if question_builder.name and first and not self._fits(names, lines=lines):
             if not lines and INPUT not in names:
                 missing = self._missing(first, names)
                 raise SourceError(
                     f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, "
-                    f"{asking.name}, needs this column. For complete inputs, name their column {INPUT}, or use "
+                    f"{question_builder.name}, needs this column. For complete inputs, name their column {INPUT}, or use "
                     f"{option}.",
                     code="column.missing",
                 )
-            needed_columns = ", ".join(rows.names_of(asking.columns))
+            needed_columns = ", ".join(rows.names_of(question_builder.columns))
             messages.append(
-                f"Using the inputs unchanged: {asking.name} adds no prefix to them. To let the task build the inputs, pass "
+                f"Using the inputs unchanged: {question_builder.name} adds no prefix to them. To let the task build the inputs, pass "
                 f"a table (--format csv or jsonl) with {needed_columns}. To confirm unchanged inputs, add {option}."
             )
-            self.asking = as_they_stand(filters=asking.filters)
-        elif not asking.name and first and not self._fits(names, lines=lines):
+            self.question_builder = unchanged_inputs(filters=question_builder.filters)
+        elif not question_builder.name and first and not self._fits(names, lines=lines):
             raise SourceError(
                 f"{self._files[0].name} has no column {self._missing(first, names)}", code="column.missing"
             )
-        self.columns = (self.asking.line_column,) if lines else names
+        self.columns = (self.question_builder.line_column,) if lines else names
         self.note = "\n".join(messages)
 
     def __iter__(self) -> Iterator[Question]:
@@ -320,19 +324,23 @@ class Rows:
                     yield self._question(row, default_id=f"{id_prefix}{row.number}")
 
     def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
-        return bool(self.asking.line_column) if lines else not rows.missing(self.asking.columns, names)
+        return (
+            bool(self.question_builder.line_column) if lines else not rows.missing(self.question_builder.columns, names)
+        )
 
     def _missing(self, first: Block, names: Sequence[str]) -> str:
         """Return the end of a sentence: the first missing column, and advice on options that read the file differently."""
-        columns = self.asking.columns
+        columns = self.question_builder.columns
         return rows.missing(columns, names, advice=column_checks.advice(first, columns))
 
     def _scan(self, file: RawFile) -> Iterator[Block]:
         file_name = unpacked_name(file.name).lower()
-        of_pair = any(file_name.endswith(suffix) for pair in self.asking.pairs for suffix in pair)
+        of_pair = any(file_name.endswith(suffix) for pair in self.question_builder.pairs for suffix in pair)
         says = file_name.endswith(tuple(formats.SUFFIXES))
         file_options, trained = self._file_options, self._trained
-        kind = file_options.format or ("" if says else "text" if of_pair or file_name == STDIN else self.asking.format)
+        kind = file_options.format or (
+            "" if says else "text" if of_pair or file_name == STDIN else self.question_builder.format
+        )
         form = formats.detect(file.name, dataclasses.replace(file_options, format=kind))
         if self._names and form.headed:
             form = dataclasses.replace(form, columns=tuple(self._names))
@@ -378,9 +386,9 @@ class Rows:
         if row.record is None:
             return Question(default_id, None, row.reason or EMPTY)
         record = row.record
-        if tuple(record) == (LINE,) and self.columns == (self.asking.line_column,):
-            record = {self.asking.line_column: record[LINE]}
-        return self.asking.question(record, default_id=default_id)
+        if tuple(record) == (LINE,) and self.columns == (self.question_builder.line_column,):
+            record = {self.question_builder.line_column: record[LINE]}
+        return self.question_builder.question(record, default_id=default_id)
 
 
 def text_of(example: Example, *, eos: str = " ") -> str:

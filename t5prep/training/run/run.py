@@ -160,14 +160,14 @@ def begin(
     shape: Config,
     tokenizer: Tokenizer,
     datasets: Sequence[Dataset],
-    goes_on: bool = False,
+    resumes: bool = False,
 ) -> None:
-    """Write a run's files, unless the run `goes_on` from a checkpoint. With several hosts, one writes and the others wait.
+    """Write a run's files, unless the run `resumes` from a checkpoint. With several hosts, one writes and the others wait.
 
     Files of an earlier start without a checkpoint are replaced, because it may have had other data or another model. Raises
     OutputError if the directory holds other files, or cannot be written.
     """
-    if hosts.writes() and not goes_on:
+    if hosts.writes() and not resumes:
         check_begin(out)
         try:
             tf.io.gfile.makedirs(out)
@@ -370,13 +370,13 @@ def _number_in(name: str) -> int:
 def _copy_code(out: str, datasets: Sequence[Dataset]) -> None:
     """Copy the users' files of tasks and filters from the datasets to the run. Raises DatasetError for an altered file."""
     for number, dataset in enumerate(datasets):
-        task, path = dataset.manifest.task, dataset.at(manifest.TASK_FILE)
+        task, path = dataset.manifest.task, dataset.path_of(manifest.TASK_FILE)
         if task.file and tf.io.gfile.exists(path):
             code = paths.read(path)
             task.check_code(code, path=path)
             write_text(f"{out}/task-{number}.py", code.decode())
         for file, name in dataset.manifest.filter_names.items():
-            path = dataset.at(name)
+            path = dataset.path_of(name)
             if tf.io.gfile.exists(path):
                 content = paths.read(path)
                 dataset.manifest.check_filter(content, file=file, path=path)

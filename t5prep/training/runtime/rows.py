@@ -57,7 +57,7 @@ def on_rows(
     return call
 
 
-def each(
+def run_batches(
     function: OnRows, weights: Mapping[str, jax.Array], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
 ) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
     """Yield every batch with the results of `function` for its `columns` (None: all int32 columns).

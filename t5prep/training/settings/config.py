@@ -35,8 +35,8 @@ def setting(
     help: str,
     *,
     choices: Sequence[str] = (),
-    least: float | None = None,
-    most: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
     above: float | None = None,
     below: float | None = None,
     bounds_note: str = "",
@@ -53,8 +53,8 @@ def setting(
         default: The default value.
         help: Half a line of text for `t5prep train --settings`.
         choices: The allowed texts.
-        least: The lowest allowed number.
-        most: The highest allowed number.
+        minimum: The lowest allowed number.
+        maximum: The highest allowed number.
         above: The number must be above this bound.
         below: The number must be below this bound.
         bounds_note: The end of the error about a bound.
@@ -68,8 +68,8 @@ def setting(
     metadata = {
         "help": help,
         "choices": tuple(choices),
-        "least": least,
-        "most": most,
+        "minimum": minimum,
+        "maximum": maximum,
         "above": above,
         "below": below,
         "why": bounds_note,
@@ -99,11 +99,11 @@ class TrainConfig:
     temperature: float = setting(  # Raffel 2020 §3.5.2: 2
         1.0,
         "above 1, datasets are drawn more equally: records^(1 / temperature)",
-        least=0.05,  # records^(1 / temperature) is still a float
+        minimum=0.05,  # records^(1 / temperature) is still a float
         bounds_note=": 1 is by records, 2 more equal",
     )
     cap: int = setting(  # seqio: maximum
-        0, "most records of a dataset that count for how often it is drawn; 0: all", least=0
+        0, "most records of a dataset that count for how often it is drawn; 0: all", minimum=0
     )
     buckets: tuple[str, ...] = setting(
         (), "lengths of batches, as 128x16,512x64: a row goes to the shortest that holds it"
@@ -122,36 +122,36 @@ class TrainConfig:
     batch: int = setting(  # Raffel 2020 §3.5; T5X finetune.gin
         128,
         "rows of one step, over all devices",
-        least=1,
+        minimum=1,
         names=dict.fromkeys(
             ("per_device_train_batch_size", "per_device_batch_size", "train_batch_size", "batch_size"), _ALL_DEVICES
         ),
     )
     steps: int = setting(
-        0, "how many steps; 0: epochs decide", least=0, names="max_steps train_steps num_train_steps total_steps"
+        0, "how many steps; 0: epochs decide", minimum=0, names="max_steps train_steps num_train_steps total_steps"
     )
     epochs: float = setting(
         0.0,
         "how often all records are seen; 0: steps decide",
-        least=0,
+        minimum=0,
         names="num_train_epochs num_epochs max_epochs",
     )
     accumulate: int = setting(
         1,
         "parts that a batch is computed in, one after the other: less memory",
-        least=1,
+        minimum=1,
         names=dict.fromkeys(("gradient_accumulation_steps", "grad_accum"), _ALL_DEVICES),
     )
     seed: int = setting(  # dropout's masks are drawn from an int32
-        0, "of the order of the data, of dropout, and of random weights", least=0, below=2**31
+        0, "of the order of the data, of dropout, and of random weights", minimum=0, below=2**31
     )
 
     # Adapters (LoRA) instead of all weights
     lora: int = setting(  # at most as wide as the matrices themselves, or nearly
         0,
         "train adapters of this rank (LoRA), such as 8; 0: all weights",
-        least=0,
-        most=1024,
+        minimum=0,
+        maximum=1024,
         bounds_note="; ranks of 4 to 64 are usual",
     )
     lora_alpha: float = setting(16.0, "adapters are multiplied by lora_alpha / lora", above=0)
@@ -165,7 +165,10 @@ class TrainConfig:
         values=dict.fromkeys(("adam", "adamw_torch", "adamw_hf", "adamw_torch_fused"), "adamw"),
     )
     learning_rate: float = setting(  # constant, for fine-tuning (Raffel 2020 §3.5)
-        1e-3, "the rate at its highest; of adafactor relative to each weight's size", least=0, names="lr max_lr peak_lr"
+        1e-3,
+        "the rate at its highest; of adafactor relative to each weight's size",
+        minimum=0,
+        names="lr max_lr peak_lr",
     )
     schedule: str = setting(
         "constant",
@@ -184,14 +187,14 @@ class TrainConfig:
     warmup: float = setting(
         0.0,
         "steps in which the rate rises; below 1, a share of all steps",
-        least=0,
+        minimum=0,
         only_with=_NOT_CONSTANT,
         names={"warmup_steps": "", "num_warmup_steps": "", "warmup_ratio": "below 1 it is a share of all steps"},
     )
     power: float = setting(  # 1: transformers, get_polynomial_decay_schedule_with_warmup
         1.0, "polynomial: 1 falls in a straight line, 2 in a parabola", above=0, only_with=_POLYNOMIAL
     )
-    end_rate: float = setting(0.0, "polynomial: the rate at the end", least=0, only_with=_POLYNOMIAL, names="lr_end")
+    end_rate: float = setting(0.0, "polynomial: the rate at the end", minimum=0, only_with=_POLYNOMIAL, names="lr_end")
     parameter_scale: bool = setting(  # relative to each weight's RMS (Shazeer & Stern 2018 §8)
         True, "adafactor: the rate is relative to each weight's size", only_with=_ADAFACTOR
     )
@@ -199,13 +202,13 @@ class TrainConfig:
         0.8, "adafactor: decay of the second moment, as 1 - step ** -this", above=0, only_with=_ADAFACTOR
     )
     weight_decay: float = setting(  # T5X adafactor.py; recipes set AdamW's usual 0.01
-        0.0, "how much weights shrink at each step; 0: not at all", least=0, only_with=_ADAMW
+        0.0, "how much weights shrink at each step; 0: not at all", minimum=0, only_with=_ADAMW
     )
     beta1: float = setting(
-        0.9, "adamw: decay of the first moment", least=0, below=1, only_with=_ADAMW, names="adam_beta1"
+        0.9, "adamw: decay of the first moment", minimum=0, below=1, only_with=_ADAMW, names="adam_beta1"
     )
     beta2: float = setting(
-        0.999, "adamw: decay of the second moment", least=0, below=1, only_with=_ADAMW, names="adam_beta2"
+        0.999, "adamw: decay of the second moment", minimum=0, below=1, only_with=_ADAMW, names="adam_beta2"
     )
     epsilon: float = setting(  # PyTorch
         1e-8, "adamw: added to the divisor, so that it is never 0", above=0, only_with=_ADAMW, names="adam_epsilon"
@@ -213,25 +216,25 @@ class TrainConfig:
     clip_norm: float = setting(  # none in T5X: Adafactor clips each update instead
         0.0,
         "clip the gradients' norm over all weights to this; 0: never",
-        least=0,
+        minimum=0,
         names="max_grad_norm grad_clip gradient_clip_val",
     )
 
     # Loss and arithmetic
     dropout: float = (
         setting(  # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
-            0.1, "the share of activations that is dropped while training", least=0, below=1, names="dropout_rate"
+            0.1, "the share of activations that is dropped while training", minimum=0, below=1, names="dropout_rate"
         )
     )
     label_smoothing: float = setting(  # T5X base.gin
         0.0,
         "the share of probability that targets give to all other tokens",
-        least=0,
+        minimum=0,
         below=1,
         names="label_smoothing_factor",
     )
     z_loss: float = setting(  # T5X base.gin
-        1e-4, "weight of the z-loss, which keeps the softmax's normalizer near 1", least=0
+        1e-4, "weight of the z-loss, which keeps the softmax's normalizer near 1", minimum=0
     )
     dtype: str = setting(  # norms, softmax, logits, loss stay float32
         "auto",
@@ -261,7 +264,7 @@ class TrainConfig:
     eval_every: int = setting(
         0,
         "steps between two evaluations; 0: once an epoch",
-        least=0,
+        minimum=0,
         names={
             **dict.fromkeys(("eval_steps", "eval_period"), "it counts steps"),
             **dict.fromkeys(("evaluation_strategy", "eval_strategy"), "it counts steps, and 0 is once an epoch"),
@@ -271,7 +274,7 @@ class TrainConfig:
     eval_batch: int = setting(
         0,
         "rows of an evaluation batch; 0: as batch",
-        least=0,
+        minimum=0,
         names=dict.fromkeys(("per_device_eval_batch_size", "eval_batch_size"), "it counts the rows over all devices"),
         free=True,
         of_evaluation=True,
@@ -279,7 +282,7 @@ class TrainConfig:
     eval_rows: int = setting(
         0,
         "how many records of the split are evaluated, from its first; 0: all",
-        least=0,
+        minimum=0,
         names="max_eval_samples",
         free=True,
         of_evaluation=True,
@@ -297,7 +300,7 @@ class TrainConfig:
     patience: int = setting(
         0,
         "evaluations without a better metric until the run stops; 0: never",
-        least=0,
+        minimum=0,
         names="early_stopping_patience",
         free=True,
         of_evaluation=True,
@@ -313,7 +316,7 @@ class TrainConfig:
     beams: int = setting(
         1,
         "when generating; 1 is greedy",
-        least=1,
+        minimum=1,
         only_with=("generate", (True,)),
         names="num_beams generation_num_beams",
         free=True,
@@ -324,7 +327,7 @@ class TrainConfig:
     save_every: int = setting(
         0,
         "steps between two checkpoints; 0: with each evaluation",
-        least=0,
+        minimum=0,
         names={
             **dict.fromkeys(("save_steps", "save_period"), "it counts steps"),
             "save_strategy": "it counts steps, and 0 is with each evaluation",
@@ -334,7 +337,7 @@ class TrainConfig:
     keep: int = setting(  # wangcongcong123/ttt: keep_ck_num 3
         3,
         "how many of the last checkpoints stay, besides the best one",
-        least=1,
+        minimum=1,
         names="save_total_limit keep_ck_num",
         free=True,
     )
@@ -347,7 +350,7 @@ class TrainConfig:
     log_every: int = setting(
         10,
         "steps between two lines of metrics.jsonl",
-        least=1,
+        minimum=1,
         names={"logging_steps": "it counts steps"},
         free=True,
     )
@@ -555,17 +558,17 @@ def _outside(value: Any, rules: Mapping[str, Any]) -> str:
     >>> _outside(-1, FIELDS["steps"].metadata), _outside(1, FIELDS["dropout"].metadata), _outside(0, FIELDS["batch"].metadata)
     ('cannot be negative', 'must be at least 0 and below 1', 'must be at least 1')
     """
-    least, most, above, below = (rules[name] for name in ("least", "most", "above", "below"))
+    minimum, maximum, above, below = (rules[name] for name in ("minimum", "maximum", "above", "below"))
     if (
-        (least is None or value >= least)
-        and (most is None or value <= most)
+        (minimum is None or value >= minimum)
+        and (maximum is None or value <= maximum)
         and (above is None or value > above)
         and (below is None or value < below)
     ):
         return ""
-    if least == 0 and value < 0 and below is None:
+    if minimum == 0 and value < 0 and below is None:
         return "cannot be negative"
-    bounds = (("at least", least), ("above", above), ("at most", most), ("below", below))
+    bounds = (("at least", minimum), ("above", above), ("at most", maximum), ("below", below))
     return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in bounds if bound is not None)}"
 
 

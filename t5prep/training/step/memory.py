@@ -97,14 +97,16 @@ def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int 
     state = device_memory.weights + device_memory.slots
     room = capacity - state if capacity else math.inf
 
-    def fits(share: float, more: int = 0) -> bool:
-        return room > 0 and (activations is None or activations * share + more <= room)
+    def fits(share: float, extra_bytes: int = 0) -> bool:
+        return room > 0 and (activations is None or activations * share + extra_bytes <= room)
 
     ways = []
     parts = config.accumulate
     while device_memory.rows % (parts * 2) == 0:
         parts *= 2
-        if fits(config.accumulate / parts, more=device_memory.weights):  # `more` is the sum of the parts' gradients
+        if fits(
+            config.accumulate / parts, extra_bytes=device_memory.weights
+        ):  # `extra_bytes` is the sum of the parts' gradients
             ways.append(f"--set accumulate={parts}")
             break
     if not config.remat and fits(REMAT_KEEPS):

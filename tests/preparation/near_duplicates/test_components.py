@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from t5prep.preparation import sorted_pairs
 from t5prep.preparation.near_duplicates import components
-from t5prep.preparation.sorted_pairs import HELD
+from t5prep.preparation.sorted_pairs import MAX_PAIRS
 
 
 def _plain(links: list[tuple[int, int]]) -> list[list[int]]:
@@ -30,7 +30,7 @@ def _plain(links: list[tuple[int, int]]) -> list[list[int]]:
     return sorted([root(node), node] for node in parent)
 
 
-def _join_links(links: list[tuple[int, int]], *, part: int, max_links: int = HELD) -> list[list[int]]:
+def _join_links(links: list[tuple[int, int]], *, part: int, max_links: int = MAX_PAIRS) -> list[list[int]]:
     array = np.array(links, np.uint64).reshape(-1, 2)
     parts = (array[begin : begin + part] for begin in range(0, len(array), part))
     return [pair for pairs in components.components(parts, max_links=max_links) for pair in pairs.tolist()]
@@ -41,7 +41,9 @@ LINKS = st.lists(st.tuples(NODES, NODES).filter(lambda link: link[0] != link[1])
 
 
 @settings(deadline=None, max_examples=60)
-@given(links=LINKS, part=st.integers(1, 20), held=st.sampled_from([4, 8, 30, HELD]), fan_in=st.sampled_from([2, 128]))
+@given(
+    links=LINKS, part=st.integers(1, 20), held=st.sampled_from([4, 8, 30, MAX_PAIRS]), fan_in=st.sampled_from([2, 128])
+)
 def test_components_are_those_of_a_plain_union_find(
     links: list[tuple[int, int]], part: int, held: int, fan_in: int
 ) -> None:

@@ -35,7 +35,7 @@ def test_texts_are_divided_between_sentences() -> None:
     assert [part.inputs for part in parts.examples] == [
         ("Unu doi.",), ("Trei?",), ("„Patru.”",), ("Cinci…",), ("Șase șapte",)
     ]  # fmt: skip
-    assert parts.around == ("", " ", " ", " ", "\n", "")
+    assert parts.separators == ("", " ", " ", " ", "\n", "")
 
 
 def test_what_cannot_be_divided_is_a_reason() -> None:

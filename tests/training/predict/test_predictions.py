@@ -113,7 +113,9 @@ def test_what_is_asked_is_what_the_task_prepares(copies: None, tmp_path: Path) -
     assert len(answers) == 12
     for answer in answers:
         assert answer.prediction == predictor.answer(records[answer.id]["input_ids"], tokenizer)
-        assert answer.lost == answer.tokens - 63  # 255 + 256 of 512 in the small: a marker stands for what was cut
+        assert (
+            answer.tokens_lost == answer.tokens - 63
+        )  # 255 + 256 of 512 in the small: a marker stands for what was cut
 
 
 def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
@@ -178,8 +180,8 @@ def test_lines_of_text_are_the_one_column_that_a_task_needs(copies: None, tmp_pa
 
 def test_lines_that_are_no_rows_are_answered_as_they_stand(copies: None, tmp_path: Path) -> None:
     (lines := tmp_path / "a.txt").write_text("quality: so?\n", encoding="utf-8")
-    asking = predictions.Predictions("so_quality", str(lines))
-    assert "--as-text says that this is meant" in asking.note
+    prediction_run = predictions.Predictions("so_quality", str(lines))
+    assert "--as-text says that this is meant" in prediction_run.note
     (table := tmp_path / "a.jsonl").write_text(
         '{"id": "a", "input": ["title", "body"]}\n{"input": 7}\n{"input": " "}\n'
     )
@@ -217,17 +219,17 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     assert short.prediction == "Scurt."
     assert long.reason.startswith("too long: ")
     assert long.reason.endswith(" tokens, the limit is 32")
-    asking = start_predictions("diacritics_ro", lines, long="cut", max_length=8)
-    _, cut = asking
-    assert cut.lost > 0
+    prediction_run = start_predictions("diacritics_ro", lines, long="cut", max_length=8)
+    _, cut = prediction_run
+    assert cut.tokens_lost > 0
     assert cut.unfinished
-    summary = " ".join(asking.sentences())
-    assert f"1 input longer than 32 tokens, cut: {cut.lost:,} of {cut.tokens:,} tokens are lost." in summary
+    summary = " ".join(prediction_run.sentences())
+    assert f"1 input longer than 32 tokens, cut: {cut.tokens_lost:,} of {cut.tokens:,} tokens are lost." in summary
     assert "1 answer did not come to an end within 8 tokens" in summary
     # A task whose texts must stay whole splits by itself, and a copy of the parts is the text.
     _, split = predict_all("diacritics_ro", lines, max_length=32)
     assert split.prediction == text
-    assert (split.lost, split.unfinished) == (0, False)
+    assert (split.tokens_lost, split.unfinished) == (0, False)
     assert split.parts > 5
 
 
@@ -275,8 +277,8 @@ def test_killed_and_started_again_the_file_is_the_same(
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
 
     def ask(out: Path, **options: Any) -> int:
-        asking = start_predictions("so_quality", table, batch=2, max_length=64)
-        return asking.write(out, to=to, watch=lambda _: None, **options)
+        prediction_run = start_predictions("so_quality", table, batch=2, max_length=64)
+        return prediction_run.write(out, to=to, watch=lambda _: None, **options)
 
     assert ask(tmp_path / "whole") == 0
     add = files.AnswerFile.add
@@ -293,9 +295,9 @@ def test_killed_and_started_again_the_file_is_the_same(
         ask(tmp_path / "out")
     monkeypatch.setattr(files.AnswerFile, "add", add)
     assert not (tmp_path / "out").exists()
-    asking = start_predictions("so_quality", table, batch=2, max_length=9)
+    prediction_run = start_predictions("so_quality", table, batch=2, max_length=9)
     with raises(OutputError, "output.different-settings", "options"):
-        asking.write(tmp_path / "out", to=to, watch=lambda _: None)
+        prediction_run.write(tmp_path / "out", to=to, watch=lambda _: None)
     assert ask(tmp_path / "out") == 96
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "rows.csv", "whole"]

@@ -63,8 +63,10 @@ def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(run, "open_model", lambda name, checkpoint: opened)
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
-    asking = predictions.Predictions("run", str(table), build(PredictOptions, {"max_length": 16, "trust_code": True}))
-    answers = list(asking)
+    prediction_run = predictions.Predictions(
+        "run", str(table), build(PredictOptions, {"max_length": 16, "trust_code": True})
+    )
+    answers = list(prediction_run)
     assert [(answer.id, answer.prediction, answer.reason) for answer in answers] == [
         ("a", "headline: two words", ""),
         ("b", None, "short article"),
@@ -84,10 +86,10 @@ def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "task-0.py").write_text("raise SystemExit('ran')")
     opened = run.open_model(str(tmp_path / "other"))
     with raises(DatasetError, "dataset.altered", "other/task-0.py is altered"):
-        rows.asking_of(opened, opened.manifests[0], RowOptions(trust_code=True))
+        rows.question_builder_of(opened, opened.manifests[0], RowOptions(trust_code=True))
     (tmp_path / "other" / "task-0.py").unlink()
     opened = run.open_model(str(tmp_path / "other"))
-    assert rows.asking_of(opened, opened.manifests[0], RowOptions()).name == ""  # rows are inputs unchanged
+    assert rows.question_builder_of(opened, opened.manifests[0], RowOptions()).name == ""  # rows are inputs unchanged
 
 
 def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
     assert "--trust-code" in sentence
     assert not ran.exists()
     opened = run.open_model(str(tmp_path / "run"))
-    assert rows.asking_of(opened, opened.manifests[0], RowOptions(trust_code=True)).name == "headlines"
+    assert rows.question_builder_of(opened, opened.manifests[0], RowOptions(trust_code=True)).name == "headlines"
     assert ran.exists()
 
 
@@ -120,7 +122,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
     open_new_run(dataset, tmp_path / "run")
     opened = run.open_model(str(tmp_path / "run"))
     with raises(UsageError, "task.untrusted-code"):
-        rows.asking_of(opened, opened.manifests[0], RowOptions())
+        rows.question_builder_of(opened, opened.manifests[0], RowOptions())
     (tmp_path / "headlines.py").write_text(TASK)
     source = preparing.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
     t5prep.prepare(
@@ -131,7 +133,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
         splits={"train": 1.0},
         workers=0,
     )
-    assert rows.asking_of(opened, opened.manifests[0], RowOptions()).name == "headlines"
+    assert rows.question_builder_of(opened, opened.manifests[0], RowOptions()).name == "headlines"
 
 
 def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
@@ -166,21 +168,21 @@ def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"id{divider}input\n1{divider}words of {name}\n")
     source = sources.resolve(str(tmp_path))
     ids = {
-        split: [question.id for question in rows.Rows(source, rows.as_they_stand(), options=RowOptions(split=split))]
+        split: [question.id for question in rows.Rows(source, rows.unchanged_inputs(), options=RowOptions(split=split))]
         for split in ("", "test", "all")
     }
     assert ids == {"": ["1", "1", "1"], "test": ["1"], "all": ["1", "1", "1"]}
-    opened = rows.Rows(source, rows.as_they_stand())
+    opened = rows.Rows(source, rows.unchanged_inputs())
     assert [file.name for file in opened.source.files] == ["test.csv", "train.csv", "train.tsv"]
     assert "README.md" in opened.note
     assert "the splits test, train are read. For one of them: --split test" in opened.note
     with raises(UsageError, "split.unknown", "gold"):
-        rows.Rows(source, rows.as_they_stand(), options=RowOptions(split="gold"))
+        rows.Rows(source, rows.unchanged_inputs(), options=RowOptions(split="gold"))
 
 
 def test_what_a_card_says_of_reading_is_obeyed(tmp_path: Path) -> None:
     card = '---\nconfigs:\n- config_name: default\n  data_files: a.csv\n  sep: "|"\n  encoding: latin-1\n---\n'
     (tmp_path / "README.md").write_text(card)
     (tmp_path / "a.csv").write_text("id|input\n1|café, too\n", encoding="latin-1")
-    read = rows.Rows(sources.resolve(str(tmp_path)), rows.as_they_stand())
+    read = rows.Rows(sources.resolve(str(tmp_path)), rows.unchanged_inputs())
     assert [question.text for question in read] == ["café, too"]

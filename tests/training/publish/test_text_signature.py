@@ -73,8 +73,10 @@ def test_a_saved_model_answers_texts_as_predict_does(tmp_path: Path) -> None:
     (model / "spiece.model").write_bytes(tokenizer.model)
     texts = [text for text in TEXTS if text and "\n" not in text]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
-    asking = predictions.Predictions(str(model), str(tmp_path / "texts.txt"), build(PredictOptions, {"as_text": True}))
-    expected = [answer.prediction for answer in asking]
+    prediction_run = predictions.Predictions(
+        str(model), str(tmp_path / "texts.txt"), build(PredictOptions, {"as_text": True})
+    )
+    expected = [answer.prediction for answer in prediction_run]
 
     export.export_saved_model(str(model), out=str(tmp_path / "saved"), options=ExportOptions("savedmodel", text=True))
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures

@@ -13,10 +13,10 @@ from t5prep.training.run import run
 from t5prep.training.settings import config as configs
 
 
-def _begin(out: Path, *, seed: int, goes_on: bool = False) -> None:
+def _begin(out: Path, *, seed: int, resumes: bool = False) -> None:
     settings = configs.build({"model": "m", "data": ("d",), "out": str(out), "seed": seed})
     sample = loading.load("sample:")
-    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, datasets=(), goes_on=goes_on)
+    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, datasets=(), resumes=resumes)
 
 
 def test_a_start_that_came_to_no_checkpoint_leaves_nothing_to_the_next(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_start_that_came_to_no_checkpoint_leaves_nothing_to_the_next(tmp_path:
     for name in ("tokenizer.json", "manifest-0.json", "manifest-1.json", "task-0.py", "config.json"):
         (tmp_path / name).write_text("of other data")
     (tmp_path / "metrics.jsonl").write_text("")
-    _begin(tmp_path, seed=2, goes_on=True)
+    _begin(tmp_path, seed=2, resumes=True)
     assert (tmp_path / "manifest-1.json").read_text() == "of other data"
     assert (tmp_path / "train.json").read_bytes() == first["train.json"]
     _begin(tmp_path, seed=2)

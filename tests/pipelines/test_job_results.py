@@ -13,7 +13,7 @@ from raised import raises
 
 from pipelines import engines, flow, steps
 from pipelines import prepare as preparing
-from pipelines.kept import JobResults
+from pipelines.job_results import JobResults
 from pipelines.pieces import load, store
 from t5prep.dataset import shard_files
 from t5prep.errors import OutputError, T5prepError

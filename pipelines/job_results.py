@@ -22,7 +22,7 @@ from t5prep.io.store import Store
 from t5prep.preparation import output_folder, token_cache
 
 # Beam metrics: results that were found in the cache, and results that this run computed.
-FOUND, MADE = "found", "made"
+CACHE_HITS, CACHE_MISSES = "found", "made"
 # Suffix of the file with the rows of a result.
 _ROWS = ".rows"
 
