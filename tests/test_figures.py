@@ -21,11 +21,11 @@ def _scores(recipe: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "where"),
+    ("recipe", "template"),
     [("so_quality", "accuracy {}"), ("sst2", "accuracy {} (T5-base)"), ("translate_en_ro", "BLEU {}")],
 )
-def test_the_scores_to_compare_with_are_the_recipes(recipe: str, where: str) -> None:
-    assert where.format(_scores(recipe)[0]) in SYSTEMS
+def test_the_scores_to_compare_with_are_the_recipes(recipe: str, template: str) -> None:
+    assert template.format(_scores(recipe)[0]) in SYSTEMS
 
 
 def test_the_score_of_the_tiny_encoder_is_the_recipes() -> None:

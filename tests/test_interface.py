@@ -98,19 +98,19 @@ def _run(script: str) -> str:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
-def test_the_examples_of_preparing_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_preparing_run(work_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec(_example("prepare") + _example("load"), {"t5prep": t5prep})
     assert capsys.readouterr().out.splitlines()[-1] == "3615"
-    assert (here / "data" / "sample" / "manifest.json").exists()
+    assert (work_folder / "data" / "sample" / "manifest.json").exists()
 
 
-def test_choices_of_preparing_are_those_of_the_command_line(here: Path) -> None:
+def test_choices_of_preparing_are_those_of_the_command_line(work_folder: Path) -> None:
     Path("mine.csv").write_text("q,a\n" + "".join(f"why {n},because {n}\n" for n in range(20)))
     choices = {"inputs_column": "q", "targets_column": "a", "splits": "train=1.0", "input_length": 16, "shards": "auto"}
     manifest = t5prep.prepare("text2text", source="mine.csv", tokenizer="sample:", out="data", workers=0, **choices)
@@ -148,7 +148,7 @@ def test_choices_of_preparing_are_those_of_the_command_line(here: Path) -> None:
         ({"memory": 0}, ("option.out-of-range", "0")),
     ],
 )
-def test_a_choice_of_another_kind_is_a_sentence(here: Path, choices: dict, message: tuple[str, ...]) -> None:
+def test_a_choice_of_another_kind_is_a_sentence(work_folder: Path, choices: dict, message: tuple[str, ...]) -> None:
     Path("mine.csv").write_text("q,a\nwhy,because\n")
     choices = {"workers": 0, "inputs_column": "q", "targets_column": "a", **choices}
     with raises(t5prep.T5prepError, *message):
@@ -156,7 +156,7 @@ def test_a_choice_of_another_kind_is_a_sentence(here: Path, choices: dict, messa
     assert not Path("data", "manifest.json").exists()
 
 
-def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(here: Path) -> None:
+def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(work_folder: Path) -> None:
     Path("mine.csv").write_text("q,a\n" + "".join(f"why {n},because {n}\n" for n in range(20)))
     common_options = {"source": "mine.csv", "tokenizer": "sample:", "out": "data", "workers": 0, "targets_column": "a"}
     short_options = {
@@ -173,7 +173,7 @@ def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(here: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_examples_of_training_run(here: Path) -> None:
+def test_the_examples_of_training_run(work_folder: Path) -> None:
     """The examples in the docstrings of the functions that train, as one program."""
     names = ("prepare", "train_batches", "train", "evaluate", "predict")
     code = "import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent("".join(map(_example, names)), "    ")
@@ -188,7 +188,7 @@ def test_the_examples_of_training_run(here: Path) -> None:
 
 @pytest.mark.extra("libtpu")
 @pytest.mark.slow
-def test_the_example_of_planning_runs(here: Path) -> None:
+def test_the_example_of_planning_runs(work_folder: Path) -> None:
     """The example in the docstring of `plan`, by the real compiler."""
     Path("model").mkdir()
     Path("model/config.json").write_text(json.dumps(toy_runs.SHAPE | {"vocab_size": 32128}))

@@ -76,7 +76,7 @@ def test_phony_names_are_the_targets() -> None:
 
 @pytest.mark.parametrize("purpose", ["prepare", "train"])
 @pytest.mark.parametrize(
-    ("pythons", "taken"),
+    ("pythons", "expected_minor"),
     [
         ({"python3": 11}, "11"),
         ({"python3": 11, "python3.12": 12}, "12"),
@@ -86,15 +86,15 @@ def test_phony_names_are_the_targets() -> None:
     ],
 )
 def test_the_newest_python_that_tensorflow_has_wheels_for(
-    machine: Machine, purpose: str, pythons: dict[str, int], taken: str
+    machine: Machine, purpose: str, pythons: dict[str, int], expected_minor: str
 ) -> None:
     for name, minor in pythons.items():
         machine.has_python(name, minor)
     result = machine.make(purpose)
     assert result.returncode == 0, result.stderr
-    assert machine.version() == taken
+    assert machine.version() == expected_minor
     assert len(result.stderr.splitlines()) == 1
-    assert f"with Python 3.{taken} (" in result.stderr
+    assert f"with Python 3.{expected_minor} (" in result.stderr
     second_result = machine.make(purpose)
     assert (second_result.returncode, second_result.stderr) == (0, "")
 

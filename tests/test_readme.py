@@ -45,7 +45,7 @@ def _trains(code: Code) -> bool:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty directory with the files that the README speaks of; this process prepares, with nothing kept."""
     from pipelines import prepare as prepare
 
@@ -95,7 +95,7 @@ def test_every_block_is_run_or_says_that_it_is_not() -> None:
     assert sum(not code.unrun for code in SHELL) >= 12
 
 
-def test_commands_run_as_they_are_written(here: Path, internet: Internet) -> None:
+def test_commands_run_as_they_are_written(work_folder: Path, internet: Internet) -> None:
     publish(internet)
     internet.page("example.org/mine.csv", Path("mine.csv").read_bytes())
     ran, outdated = [], []
@@ -115,9 +115,11 @@ def test_commands_run_as_they_are_written(here: Path, internet: Internet) -> Non
 @pytest.mark.extra("torch")
 @pytest.mark.usefixtures("lowered_once")
 @pytest.mark.slow
-def test_the_trained_model_is_loaded_as_it_is_written(here: Path, internet: Internet) -> None:
+def test_the_trained_model_is_loaded_as_it_is_written(work_folder: Path, internet: Internet) -> None:
     """The own table's block trains a tiny model that has the files of the published one."""
-    internet.hub.models["google-t5/t5-base"] = published_models.files("google-t5/t5-base", here.parent / "t5-base")
+    internet.hub.models["google-t5/t5-base"] = published_models.files(
+        "google-t5/t5-base", work_folder.parent / "t5-base"
+    )
     _run(Command("t5prep", [*SAMPLE, "--limit", "1200"]))
     printed = ""
     for code in readme.codes("sh", "python"):
@@ -197,7 +199,7 @@ def test_what_make_runs_is_spelled_right() -> None:
 SAMPLE = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", "data/sample"]
 
 
-def test_what_make_prep_prints(here: Path) -> None:
+def test_what_make_prep_prints(work_folder: Path) -> None:
     makefile = (readme.ROOT / "Makefile").read_text()
     assert re.findall(r"^(?:TASK|SOURCE|TOKENIZER|OUT) \?= (.+)$", makefile, re.MULTILINE) == SAMPLE[1::2]
     (page_output,) = (code.output for code in SHELL if code.text.startswith("make prep\n") and code.output)
@@ -224,12 +226,12 @@ def _not_printed(page_output: str, printed: str) -> list[str]:
     ]
 
 
-def test_the_example_of_a_task_is_a_whole_one(here: Path) -> None:
+def test_the_example_of_a_task_is_a_whole_one(work_folder: Path) -> None:
     assert "a whole one, `headlines.py`" in readme.TEXT
     assert len(_task().splitlines()) <= 40
-    manifest = prepared("news.jsonl", here / "out", tokenizer=sample.tokenizer_path(), task="headlines.py")
+    manifest = prepared("news.jsonl", work_folder / "out", tokenizer=sample.tokenizer_path(), task="headlines.py")
     assert manifest.rejected == {"short article": 1}
-    assert len(by_id(here / "out")) == 20
+    assert len(by_id(work_folder / "out")) == 20
 
 
 def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("where", "text"), _runnable(), ids=str)
+@pytest.mark.parametrize(("file_name", "text"), _runnable(), ids=str)
 def test_what_is_advised_runs(
-    where: str, text: str, world: Path, internet: Internet, monkeypatch: pytest.MonkeyPatch
+    file_name: str, text: str, world: Path, internet: Internet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command that a message, page or example advises ends well; other tests only parse them."""
     publish(internet)
@@ -114,7 +114,7 @@ def test_what_is_advised_runs(
     )
     standard_input = "quality: How do I sort a list?\n" if "--as-text" in words else None
     result = CliRunner().invoke(cli.main, words, input=standard_input)
-    assert result.exit_code == 0, (where, words, result.output[-2000:], result.exception)
+    assert result.exit_code == 0, (file_name, words, result.output[-2000:], result.exception)
 
 
 def test_what_is_not_run_here_is_known() -> None:

@@ -88,7 +88,7 @@ OfTensorFlow = type("UnknownError", (Exception,), {"__module__": "tensorflow.pyt
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (DatasetError("no manifest", code="dataset.missing-manifest"), "no manifest [dataset.missing-manifest]"),
         (ModuleNotFoundError("x", name="tensorflow.python"), "pip install -e '.[train]' -c .ci/pins.txt"),
@@ -101,10 +101,10 @@ OfTensorFlow = type("UnknownError", (Exception,), {"__module__": "tensorflow.pyt
         (OfTensorFlow("run/checkpoint.json; Input/output error"), "run/checkpoint.json; Input/output error"),
     ],
 )
-def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
+def test_what_is_no_bug_is_one_sentence(error: Exception, expected: str) -> None:
     shown_error = _failing.sentence(error)
     assert shown_error is not None
-    assert said in shown_error.message
+    assert expected in shown_error.message
     assert shown_error.exit_code == 1
 
 

@@ -73,12 +73,14 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
     assert _collect_findings()["packages"].state == "ok"
 
 
-@pytest.mark.parametrize(("at", "state"), [("2.20.0", "ok"), ("2.19.1", "wrong")])
-def test_two_tensorflows_of_one_folder_are_of_one_version(monkeypatch: pytest.MonkeyPatch, at: str, state: str) -> None:
+@pytest.mark.parametrize(("installed_version", "state"), [("2.20.0", "ok"), ("2.19.1", "wrong")])
+def test_two_tensorflows_of_one_folder_are_of_one_version(
+    monkeypatch: pytest.MonkeyPatch, installed_version: str, state: str
+) -> None:
     """The wheel with CUDA and the one without have the same files; either will do."""
     requires = ['tensorflow-cpu<2.22,>=2.20; extra == "train"']
     monkeypatch.setattr(_checks, "run_python", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
-    _installed(monkeypatch, requires, {"tensorflow": at, "tensorflow-cpu": "2.20.0"})
+    _installed(monkeypatch, requires, {"tensorflow": installed_version, "tensorflow-cpu": "2.20.0"})
     assert _collect_findings()["TensorFlow"].state == state
     _installed(monkeypatch, requires, {"tensorflow": "2.20.0"})
     assert {_collect_findings()[name].state for name in ("TensorFlow", "extra train")} == {"ok"}

@@ -167,15 +167,15 @@ def test_a_hub_that_does_not_answer_is_not_answered_by_its_own_name(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("typed", "begun", "completed"),
+    ("typed", "prefix", "completed"),
     [
         (["train", "--recipe"], "ti", "tiny"),
         (["train", "--set"], "epo", "epochs="),
         (["plan", "--recipe"], "ti", "tiny"),
     ],
 )
-def test_recipes_and_settings_are_completed(typed: list[str], begun: str, completed: str) -> None:
-    completions = ShellComplete(main, {}, "t5prep", "_T5PREP_COMPLETE").get_completions(typed, begun)
+def test_recipes_and_settings_are_completed(typed: list[str], prefix: str, completed: str) -> None:
+    completions = ShellComplete(main, {}, "t5prep", "_T5PREP_COMPLETE").get_completions(typed, prefix)
     assert completed in [item.value for item in completions]
 
 

@@ -57,7 +57,7 @@ def test_a_function_has_each_field_as_a_parameter(function: Callable[..., Any], 
 
 
 @pytest.mark.parametrize(
-    ("cls", "given", "message"),
+    ("cls", "option_values", "message"),
     [
         (PredictOptions, {"beam": 2}, 'predict has no option "beam". Did you mean "beams"?'),
         (PredictOptions, {"beams": "4"}, "--beams '4': it is a whole number"),
@@ -74,9 +74,9 @@ def test_a_function_has_each_field_as_a_parameter(function: Callable[..., Any], 
         (ExportOptions, {"format": "savedmodel", "license": "mit"}, "--license mit is for --format hf"),
     ],
 )
-def test_what_a_field_does_not_take_is_a_sentence(cls: type, given: dict[str, Any], message: str) -> None:
+def test_what_a_field_does_not_take_is_a_sentence(cls: type, option_values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        build(cls, given, owner="predict")
+        build(cls, option_values, owner="predict")
     assert message in str(raised.value)
 
 

@@ -80,9 +80,11 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "how", ["import heavy", "exec(compile(open(heavy).read(), '/tensorflow/python/heavy.py', 'exec'))"]
+    "statement", ["import heavy", "exec(compile(open(heavy).read(), '/tensorflow/python/heavy.py', 'exec'))"]
 )
-def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path: Path, how: str, number: int) -> None:
+def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(
+    tmp_path: Path, statement: str, number: int
+) -> None:
     """Of a KeyboardInterrupt there, jax's C++ made an error of its own, and TensorFlow's crashed while it traced a model."""
     (tmp_path / "heavy.py").write_text(
         "import os, time\nprint('begun', flush=True)\n"
@@ -90,7 +92,7 @@ def test_a_signal_during_an_import_or_in_tensorflow_is_obeyed_after_it(tmp_path:
     )
     code = (
         f"import sys, time; sys.path.append({str(tmp_path)!r}); heavy = {str(tmp_path / 'heavy.py')!r}\n"
-        f"from t5prep.cli import main, tasks\ndef command(**options):\n    {how}\n    time.sleep(600)\n"
+        f"from t5prep.cli import main, tasks\ndef command(**options):\n    {statement}\n    time.sleep(600)\n"
         "tasks.tasks_command.callback = command; main(['tasks'])"
     )
     run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -118,15 +120,15 @@ def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["gs://user:secret@bucket/data", "gs://user:secret@bucket", "https://user:secret@localhost:1/a.csv"]
+    "address", ["gs://user:secret@bucket/data", "gs://user:secret@bucket", "https://user:secret@localhost:1/a.csv"]
 )
-def test_a_password_in_an_address_is_not_repeated(tmp_path: Path, place: str) -> None:
+def test_a_password_in_an_address_is_not_repeated(tmp_path: Path, address: str) -> None:
     common = ["--tokenizer", "sample:", "--out", str(tmp_path / "out")]
     for words in (
-        ["prepare", "so_quality", "--source", place, *common],
-        ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", place],
-        ["verify", place],
-        ["upload", str(tmp_path), place],
+        ["prepare", "so_quality", "--source", address, *common],
+        ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", address],
+        ["verify", address],
+        ["upload", str(tmp_path), address],
     ):
         with damage_kit.alone(tmp_path):
             result = CliRunner().invoke(main, words)

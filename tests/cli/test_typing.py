@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def feedback_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dataset data/feedback, a run runs/feedback, a tokenizer data/words, and no network."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -35,7 +35,7 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "expected"),
     [
         ("prepar so_quality", 2, 'There is no command "prepar". Did you mean "prepare"?'),
         ("prepare --source x so_quality", 2, "--source comes after the task: t5prep prepare TASK --source ..."),
@@ -63,13 +63,13 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
         ("train --recipe tiny --data data/feedback --out r --set learnig_rate=3", 1, 'Did you mean "learning_rate"?'),
     ],
 )
-def test_what_was_meant(here: None, line: str, code: int, said: str) -> None:
+def test_what_was_meant(feedback_files: None, line: str, code: int, expected: str) -> None:
     result = CliRunner().invoke(main, line.split(), input="a line\n", catch_exceptions=False)
-    assert said in result.output
+    assert expected in result.output
     assert result.exit_code == code
 
 
-def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
+def test_rows_that_mostly_make_no_example_are_warned_of(feedback_files: None) -> None:
     manifest = prepared(
         "feedback.csv", Path("data/y"), tokenizer="sample:", task="text2text",
         options={"inputs_column": "Title", "targets_column": "Body", "id_column": "Y"},
@@ -81,7 +81,7 @@ def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
     assert "If the ids in Y begin anew in each file, leave --id-column out" in ids
 
 
-def test_who_types_at_a_terminal_is_told_how_to_end(here: None) -> None:
+def test_who_types_at_a_terminal_is_told_how_to_end(feedback_files: None) -> None:
     """Without a word, `predict` alone would seem to hang."""
     ours, terminal = pty.openpty()
     with os.fdopen(ours, "wb"), os.fdopen(terminal) as stdin:

@@ -58,7 +58,7 @@ def test_what_is_written_is_what_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("key_path", "value"),
     [
         (("ledger", "targets", "worst"), True),
         (("ledger", "inputs", "worst"), [{"id": "1", "tokens": 1, "lost": {}, "split": "train"}]),
@@ -72,15 +72,15 @@ def test_what_is_written_is_what_is_read() -> None:
         (("source", "licence"), "\ud800"),
     ],
 )
-def test_a_value_of_another_type_is_no_manifest(place: tuple[str, ...], value: Any) -> None:
+def test_a_value_of_another_type_is_no_manifest(key_path: tuple[str, ...], value: Any) -> None:
     """Sealed with its own digest: whoever wrote it did not alter it."""
     facts = json.loads(MADE.dumps())
     holder = facts
-    for name in place[:-1]:
+    for name in key_path[:-1]:
         holder = holder[name]
-    holder[place[-1]] = value
+    holder[key_path[-1]] = value
     facts["digest"] = manifest._digest(facts)
-    with raises(DatasetError, "dataset.invalid-manifest", str(place[-1])):
+    with raises(DatasetError, "dataset.invalid-manifest", str(key_path[-1])):
         manifest.loads(json.dumps(facts), location="it")
 
 
@@ -105,7 +105,7 @@ def test_many_shards_need_memory_for_themselves_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "same"),
+    ("change", "is_same"),
     [
         ({"created_by": "t5prep 9"}, True),
         ({"settings": dataclasses.replace(SETTINGS, shards=4)}, True),
@@ -116,8 +116,8 @@ def test_many_shards_need_memory_for_themselves_alone() -> None:
         ({"rejected": {}}, False),
     ],
 )
-def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], same: bool) -> None:
-    assert (dataclasses.replace(MADE, **change).sealed().digest == MADE.digest) == same
+def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], is_same: bool) -> None:
+    assert (dataclasses.replace(MADE, **change).sealed().digest == MADE.digest) == is_same
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -
 
 
 @pytest.mark.parametrize("name", ["../train.tfrecord-00000-of-00001", "/etc/passwd", "a\\b", "a\0"])
-@pytest.mark.parametrize("place", ["shard", "split", "index", "rejected"])
-def test_names_that_lead_elsewhere_are_refused(name: str, place: str) -> None:
+@pytest.mark.parametrize("section", ["shard", "split", "index", "rejected"])
+def test_names_that_lead_elsewhere_are_refused(name: str, section: str) -> None:
     """`push --data` wrote the table of a split named `../../x` two folders above the dataset."""
     split = MADE.splits["train"]
     changes: dict[str, Any] = {
@@ -192,7 +192,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str, place: str) -> None:
         "split": {"splits": {name: split}},
         "index": {"index": Index(name, 4, "b" * 64, {"train": 1})},
         "rejected": {"rejected_file": RejectedFile(name, 1, 4, "b" * 64)},
-    }[place]
+    }[section]
     dataset_manifest = dataclasses.replace(MADE, **changes).sealed()
     with raises(DatasetError, "dataset.invalid-manifest"):
         manifest.loads(dataset_manifest.dumps(), location="it")
@@ -207,14 +207,14 @@ class Part:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"indent": 2, "ensure_ascii": False}, {"sort_keys": True, "separators": (",", ":")}]
+    "options", [{}, {"indent": 2, "ensure_ascii": False}, {"sort_keys": True, "separators": (",", ":")}]
 )
-def test_the_bytes_are_those_of_a_text_made_at_once(how: dict[str, Any]) -> None:
+def test_the_bytes_are_those_of_a_text_made_at_once(options: dict[str, Any]) -> None:
     parts = [Part(f"ă{i}", i) for i in range(3000)]
     facts = {"z": 1, "parts": parts, "none": [], "a": {"b": None, "part": parts[0]}}
-    pieces = list(manifest.json_pieces(facts, **how))
+    pieces = list(manifest.json_pieces(facts, **options))
     assert len(pieces) > 2
-    assert b"".join(pieces) == json.dumps(facts, default=dataclasses.asdict, **how).encode()
+    assert b"".join(pieces) == json.dumps(facts, default=dataclasses.asdict, **options).encode()
 
 
 def test_a_hundred_thousand_parts_are_not_in_memory_as_text() -> None:

@@ -337,11 +337,11 @@ KINDS = ("padded", "ragged", "packed", "class", "spans", "references")
 
 # Ten thousand rows are several batches of a table, whatever is in them.
 @pytest.mark.parametrize(
-    ("how", "count"), [*((how, 400) for how in KINDS), pytest.param("ragged", 10_000, marks=pytest.mark.slow)]
+    ("kind", "count"), [*((how, 400) for how in KINDS), pytest.param("ragged", 10_000, marks=pytest.mark.slow)]
 )
-def test_rows_are_what_tensorflow_reads(how: str, count: int, tmp_path: Path) -> None:
+def test_rows_are_what_tensorflow_reads(kind: str, count: int, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
-    prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", **sources_of(tmp_path / "source", how, count))
+    prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", **sources_of(tmp_path / "source", kind, count))
     rows = (
         t5prep.table(tmp_path / "d")
         .read_all()

@@ -61,10 +61,10 @@ def test_frames_are_read_back(records: list[bytes]) -> None:
     assert list(tfrecord.read(io.BytesIO(b"".join(map(framing.frame, records))))) == records
 
 
-@pytest.mark.parametrize("at", [0, 8, 12, 20, -1])
-def test_any_flipped_bit_is_noticed(at: int) -> None:
+@pytest.mark.parametrize("offset", [0, 8, 12, 20, -1])
+def test_any_flipped_bit_is_noticed(offset: int) -> None:
     data = bytearray(framing.frame(b"twelve bytes") + framing.frame(b"more"))
-    data[at] ^= 1
+    data[offset] ^= 1
     with pytest.raises(ValueError, match="a broken record"):
         list(tfrecord.read(io.BytesIO(bytes(data))))
 

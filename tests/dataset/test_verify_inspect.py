@@ -28,16 +28,16 @@ SAMPLE = sample.tokenizer_path()
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dataset_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     prepared(write_csv(folder / "rows.csv", questions(40)), folder / "out", tokenizer="sample:", shards=2)
     return folder / "out"
 
 
 @pytest.fixture
-def data(made: Path, tmp_path: Path) -> Path:
+def data(dataset_folder: Path, tmp_path: Path) -> Path:
     """A copy of a dataset, which a test may damage."""
-    return shutil.copytree(made, tmp_path / "out")
+    return shutil.copytree(dataset_folder, tmp_path / "out")
 
 
 def refused(*args: object) -> str:

@@ -87,11 +87,11 @@ with atomic_files.{how} as place:
 
 
 @pytest.mark.parametrize(
-    "how", ["temporary_folder({0!r})", "whole_directory(__import__('pathlib').Path({0!r}, 'out'))"]
+    "expression", ["temporary_folder({0!r})", "whole_directory(__import__('pathlib').Path({0!r}, 'out'))"]
 )
-def test_a_folder_that_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, how: str) -> None:
+def test_a_folder_that_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path, expression: str) -> None:
     """A folder in which a living process works stays."""
-    code = KILLED.format(how=how.format(str(tmp_path)))
+    code = KILLED.format(how=expression.format(str(tmp_path)))
     start = [sys.executable, "-c", code]
     killed, living = (
         subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)

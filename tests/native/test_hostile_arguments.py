@@ -69,10 +69,10 @@ def test_shapes_of_spans_that_are_none_are_refused(shape: tuple[int, int, int]) 
 
 
 # An Example of the feature "a" with four values, and what follows them among its packed numbers.
-@pytest.mark.parametrize("more", ["808080", "ff" * 11 + "01", "80" * 10 + "00"])
+@pytest.mark.parametrize("trailing_hex", ["808080", "ff" * 11 + "01", "80" * 10 + "00"])
 @pytest.mark.parametrize("count", [-1, 4, 5])
-def test_numbers_that_are_broken_behind_the_last_one_are_refused(more: str, count: int) -> None:
-    packed = bytes.fromhex("01020304" + more)
+def test_numbers_that_are_broken_behind_the_last_one_are_refused(trailing_hex: str, count: int) -> None:
+    packed = bytes.fromhex("01020304" + trailing_hex)
     entry = field(1, b"a") + field(2, field(3, field(1, packed)))
     record = field(1, field(1, entry))
     places = np.array([(0, 0, len(record))], tfrecord.PLACE)
@@ -93,10 +93,12 @@ def test_numbers_of_all_sizes_are_read_as_they_were_written() -> None:
 
 
 # Letters that do not reach behind the last piece, more left out than there are, and room for another number of rows.
-@pytest.mark.parametrize(("place", "rows"), [(4 << 32 | 1, 1), (5 << 32, 1), (2 << 48 | 1 << 32, 1), (0, 2), (0, 0)])
-def test_pieces_that_are_none_are_refused(place: int, rows: int) -> None:
+@pytest.mark.parametrize(
+    ("packed_piece", "rows"), [(4 << 32 | 1, 1), (5 << 32, 1), (2 << 48 | 1 << 32, 1), (0, 2), (0, 0)]
+)
+def test_pieces_that_are_none_are_refused(packed_piece: int, rows: int) -> None:
     places, counts, ends, marked = (
-        np.array([place], np.uint64),
+        np.array([packed_piece], np.uint64),
         *np.zeros((2, rows), np.int32),
         np.zeros(rows, np.uint8),
     )

@@ -107,7 +107,7 @@ def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, t
 
 
 @pytest.mark.parametrize(
-    ("choices", "why"),
+    ("choices", "message"),
     [
         ({"input_length": 64}, ("dataset.incomparable", "--input-length 64")),
         ({"truncation": "head"}, ("dataset.incomparable", "--truncation head")),
@@ -116,10 +116,10 @@ def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, t
     ],
 )
 def test_what_cannot_be_compared_is_a_sentence(
-    choices: dict[str, object], why: tuple[str, ...], corpus: Path, last: str, tmp_path: Path
+    choices: dict[str, object], message: tuple[str, ...], corpus: Path, last: str, tmp_path: Path
 ) -> None:
     options = {"dedup": "near", "dedup_against": (last,), **CHOICES, **choices}
-    with raises((UsageError, DatasetError), *why):
+    with raises((UsageError, DatasetError), *message):
         prepared(corpus, tmp_path / "out", tokenizer="sample:", **options)
     assert not (tmp_path / "out").exists()
 

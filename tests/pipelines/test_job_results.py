@@ -25,28 +25,28 @@ CHOICES: dict[str, Any] = {"tokenizer": sample.tokenizer_path(), "shards": 3, "i
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> JobResults:
+def job_results(tmp_path: Path) -> JobResults:
     return JobResults(str(tmp_path / "kept"), b"key")
 
 
-def test_what_is_kept_is_found_again_with_the_file_that_goes_with_it(kept: JobResults, tmp_path: Path) -> None:
+def test_what_is_kept_is_found_again_with_the_file_that_goes_with_it(job_results: JobResults, tmp_path: Path) -> None:
     shard = tmp_path / "shard"
     shard.write_bytes(b"one")
-    kept.keep("block", [1, b"x"])
-    kept.keep("train.tfrecord-00000-of-00002", ["totals"], file=str(shard))
-    assert kept.find("block") == [1, b"x"]
-    assert kept.find("another block") is None
-    assert JobResults(kept.folder, b"another").find("block") is None
-    assert kept.find("train.tfrecord-00000-of-00002", file=str(shard)) == ["totals"]
+    job_results.keep("block", [1, b"x"])
+    job_results.keep("train.tfrecord-00000-of-00002", ["totals"], file=str(shard))
+    assert job_results.find("block") == [1, b"x"]
+    assert job_results.find("another block") is None
+    assert JobResults(job_results.folder, b"another").find("block") is None
+    assert job_results.find("train.tfrecord-00000-of-00002", file=str(shard)) == ["totals"]
     shard.write_bytes(b"other")
-    assert kept.find("train.tfrecord-00000-of-00002", file=str(shard)) is None
-    (Path(kept.folder) / "block").write_bytes(b"damaged")
-    assert kept.find("block") is None
+    assert job_results.find("train.tfrecord-00000-of-00002", file=str(shard)) is None
+    (Path(job_results.folder) / "block").write_bytes(b"damaged")
+    assert job_results.find("block") is None
 
 
-def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: JobResults) -> None:
+def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(job_results: JobResults) -> None:
     spill = Spill(0, {}, {}, data=b"some rows")
-    file = kept.rows_of("batch")
+    file = job_results.rows_of("batch")
     results = [("a", dataclasses.replace(spill, data=b"others")), "totals", ("b", spill)]
     (_, first), totals, (_, second) = store(results, file, types=(Spill,))
     assert (load(first).data, totals, load(second)) == (b"others", "totals", spill)
@@ -60,15 +60,15 @@ def test_stored_rows_are_read_again_and_what_is_damaged_or_gone_is_said(kept: Jo
 
 
 def test_rows_are_found_where_their_folder_lies_now_and_if_they_were_written_twice(
-    kept: JobResults, tmp_path: Path
+    job_results: JobResults, tmp_path: Path
 ) -> None:
     spill = Spill(0, {}, {}, data=b"some rows")
     for _ in range(2):  # a worker that was thought to be lost writes the same bytes later
-        rows = store([(3, spill)], kept.rows_of("block"), types=(Spill,))
-        if not Path(kept.folder, "block").exists():
-            kept.keep("block", rows, file=kept.rows_of("block"))
-    Path(kept.folder).rename(tmp_path / "moved")
-    moved = JobResults(str(tmp_path / "moved"), kept.key)
+        rows = store([(3, spill)], job_results.rows_of("block"), types=(Spill,))
+        if not Path(job_results.folder, "block").exists():
+            job_results.keep("block", rows, file=job_results.rows_of("block"))
+    Path(job_results.folder).rename(tmp_path / "moved")
+    moved = JobResults(str(tmp_path / "moved"), job_results.key)
     ((number, stored_spill),) = moved.find("block", file=moved.rows_of("block")) or ()
     assert (number, load(stored_spill)) == (3, spill)
     Path(moved.rows_of("block")).unlink()
@@ -151,13 +151,13 @@ def test_a_job_that_failed_at_its_end_makes_no_block_and_no_shard_twice(
 
 
 @pytest.mark.parametrize("failed", ["near"], indirect=True)
-@pytest.mark.parametrize("gone", ["shards", "blocks"])
+@pytest.mark.parametrize("removed_kind", ["shards", "blocks"])
 def test_what_is_gone_is_made_again_and_nothing_else(
-    failed: Failed, gone: str, monkeypatch: pytest.MonkeyPatch
+    failed: Failed, removed_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, folder = list[str](), failed.restore()
     for path in folder.iterdir():
-        if shard_files.is_shard(path.name) == (gone == "shards"):
+        if shard_files.is_shard(path.name) == (removed_kind == "shards"):
             path.unlink()
     for name in ("PrepareBlock.sort", "WriteShard.write"):
         owner, _, method = name.partition(".")
@@ -167,7 +167,7 @@ def test_what_is_gone_is_made_again_and_nothing_else(
         )
     failed.resume()
     assert calls
-    assert set(calls) == {"WriteShard.write" if gone == "shards" else "PrepareBlock.sort"}
+    assert set(calls) == {"WriteShard.write" if removed_kind == "shards" else "PrepareBlock.sort"}
 
 
 @pytest.mark.parametrize("failed", ["near"], indirect=True)

@@ -11,7 +11,7 @@ from t5prep.preparation import shards
 
 
 @pytest.mark.parametrize(
-    ("size", "shards", "fan_in", "left"),
+    ("size", "shards", "fan_in", "expected_spills"),
     [
         (0, 4, 512, FEW_SPILLS),
         (4 * 100 * SLICE_BYTES, 4, 512, 100),
@@ -20,8 +20,8 @@ from t5prep.preparation import shards
         (1 << 30, 1 << 14, 512, FEW_SPILLS),
     ],
 )
-def test_a_slice_of_a_spill_is_worth_a_read(size: int, shards: int, fan_in: int, left: int) -> None:
-    assert sorting.most_spills(size, shards=shards, fan_in=fan_in) == left
+def test_a_slice_of_a_spill_is_worth_a_read(size: int, shards: int, fan_in: int, expected_spills: int) -> None:
+    assert sorting.most_spills(size, shards=shards, fan_in=fan_in) == expected_spills
 
 
 def test_shards_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

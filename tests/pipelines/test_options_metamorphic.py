@@ -202,7 +202,7 @@ def result_of(folder: Path, files: list[Rows], kind: str, choices: dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def placeholders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What rows are compared with, an evaluation set and a dataset of an earlier time, and an encoder's tokenizer."""
     folder = tmp_path_factory.mktemp("beside")
     evaluation = lines_file(folder / "evaluation", [{"text": ROWS[n]["text"]} for n in (0, 10)], {})
@@ -218,12 +218,12 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [*OPTIONS, *TASK_OPTIONS])
-def test_shards_do_not_depend_on_how_rows_are_written(name: str, tmp_path: Path, beside: dict[str, Any]) -> None:
+def test_shards_do_not_depend_on_how_rows_are_written(name: str, tmp_path: Path, placeholders: dict[str, Any]) -> None:
     case = {**OPTIONS, **TASK_OPTIONS}[name]
     choices: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "input_length": 128, "target_length": 8}
     choices |= {"splits": {"train": 0.7, "validation": 0.3}} if case.splits else {}
     choices |= {
-        key: beside.get(value, value) if isinstance(value, str) else value for key, value in case.choices.items()
+        key: placeholders.get(value, value) if isinstance(value, str) else value for key, value in case.choices.items()
     }
     if choices["task"] == "text2text":
         options = {"inputs_column": "text", "targets_column": case.target, "id_column": "id", **case.options}

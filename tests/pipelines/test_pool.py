@@ -311,9 +311,9 @@ def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path:
     assert not list((small_disk / "kept").rglob("*.arrow"))
 
 
-@pytest.mark.parametrize("when", ["BlockTotals", "ShardTotals"])
+@pytest.mark.parametrize("totals_kind", ["BlockTotals", "ShardTotals"])
 def test_a_scratch_folder_that_vanishes_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, totals_kind: str
 ) -> None:
     """When the first block is tokenized, or the first shard written."""
     source, out = write_csv(tmp_path / "rows.csv", questions(50)), tmp_path / "out"
@@ -321,7 +321,7 @@ def test_a_scratch_folder_that_vanishes_is_a_sentence(
     class Vanishing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
             super().__call__(element, result)
-            if kind_of(result) == when:
+            if kind_of(result) == totals_kind:
                 shutil.rmtree(out / ".unfinished-spool", ignore_errors=True)
 
     monkeypatch.setattr(preparing, "LocalProgress", Vanishing)

@@ -83,13 +83,13 @@ def test_a_t5_needs_classes_for_the_target_class(source, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "message"),
     [
         ({"task": "translate_en_ro"}, ("task.missing-classes", "--tokenizer google-t5/t5-base")),
         ({"layout": "packed"}, ("option.inapplicable",)),
         ({"keep_newlines": True}, ("option.inapplicable",)),
     ],
 )
-def test_what_no_classification_can_have_is_refused(source, bert, tmp_path, choices, said):
-    with raises(UsageError, *said):
+def test_what_no_classification_can_have_is_refused(source, bert, tmp_path, choices, message):
+    with raises(UsageError, *message):
         prepared(source, tmp_path / "out", tokenizer=bert, **{"task": "sst2", **choices})

@@ -66,7 +66,7 @@ def test_options_of_training():
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [
         (100_000, ("tokenizer.oversized-vocabulary",)),
         (10, ("tokenizer.undersized-vocabulary",)),
@@ -74,8 +74,8 @@ def test_options_of_training():
         (-5, ("option.out-of-range",)),
     ],
 )
-def test_a_vocabulary_that_cannot_be_had(size: int, said: tuple[str, ...]):
-    with raises(UsageError, *said):
+def test_a_vocabulary_that_cannot_be_had(size: int, message: tuple[str, ...]):
+    with raises(UsageError, *message):
         training.train(LINES, vocab_size=size)
 
 
@@ -223,8 +223,8 @@ def test_case_is_folded_where_it_is_asked_for(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "t5prep_training.json").read_text())["normalization"] == "nmt_nfkc_cf"
 
 
-@pytest.mark.parametrize(("rule", "same"), [("nmt_nfkc", True), ("identity", False)])
-def test_text_is_normalized_by_the_rule_that_is_named(tmp_path: Path, rule: str, same: bool) -> None:
+@pytest.mark.parametrize(("rule", "is_same"), [("nmt_nfkc", True), ("identity", False)])
+def test_text_is_normalized_by_the_rule_that_is_named(tmp_path: Path, rule: str, is_same: bool) -> None:
     path = tmp_path / "rows.txt"
     path.write_text("".join(f"a ﬁne ﬁle {i} and a fine file {i * i}\n" for i in range(400)), encoding="utf-8")
     line = [
@@ -242,7 +242,7 @@ def test_text_is_normalized_by_the_rule_that_is_named(tmp_path: Path, rule: str,
     result = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     model = loading.load(str(tmp_path / "out"))
-    assert (model.encode("a ﬁne ﬁle") == model.encode("a fine file")) == same
+    assert (model.encode("a ﬁne ﬁle") == model.encode("a fine file")) == is_same
 
 
 def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:

@@ -74,36 +74,37 @@ def features_of(row, record_format, answers):
         RecordFormat((16, 12), (300, -100), (True, False), separator=3),
     ],
 )
-@given(some=rows(), answers=st.lists(st.lists(st.binary(max_size=200), max_size=3), max_size=3))
-def test_records_hold_the_features_of_their_rows(record_format, some, answers):
+@given(sample_rows=rows(), answers=st.lists(st.lists(st.binary(max_size=200), max_size=3), max_size=3))
+def test_records_hold_the_features_of_their_rows(record_format, sample_rows, answers):
     """Byte for byte as the writer in Python does, whose bytes are TensorFlow's own (test_tfrecord)."""
-    some = some + ODD
-    answers = [*answers, *[[]] * len(some)][: len(some)]
-    columns = columns_of(some, references=answers, width=4)
+    sample_rows = sample_rows + ODD
+    answers = [*answers, *[[]] * len(sample_rows)][: len(sample_rows)]
+    columns = columns_of(sample_rows, references=answers, width=4)
     serialized_records = record_format(columns)
     assert serialized_records.to_list() == [
-        framed(features_of(row, record_format, row_answers)) for row, row_answers in zip(some, answers, strict=True)
+        framed(features_of(row, record_format, row_answers))
+        for row, row_answers in zip(sample_rows, answers, strict=True)
     ]
     assert serialized_records.sizes.tolist() == record_format.sizes(columns).tolist()
     assert b"".join(serialized_records.to_list()) == serialized_records.data
 
 
-@given(some=rows())
-def test_two_bytes_a_token_make_the_same_records(some):
+@given(sample_rows=rows())
+def test_two_bytes_a_token_make_the_same_records(sample_rows):
     record_format = RecordFormat((16, 12), (3, -100))
-    assert record_format(columns_of(some, width=2)).data == record_format(columns_of(some, width=4)).data
+    assert record_format(columns_of(sample_rows, width=2)).data == record_format(columns_of(sample_rows, width=4)).data
 
 
-@given(some=rows())
-def test_packed_records_hold_the_rows_packed(some):
+@given(sample_rows=rows())
+def test_packed_records_hold_the_rows_packed(sample_rows):
     record_format = RecordFormat((16, 12), (3, -100), packed=True)
-    (built,) = PackedRows(record_format, marked=False)([rows_of(some)]) if some else [None]
+    (built,) = PackedRows(record_format, marked=False)([rows_of(sample_rows)]) if sample_rows else [None]
     if built is None:
         return
-    pairs = [(np.array(row.inputs, np.int32), np.array(row.labels, np.int32)) for row in some]
+    pairs = [(np.array(row.inputs, np.int32), np.array(row.labels, np.int32)) for row in sample_rows]
     packed = pack(pairs, room=(16, 12), pad_id=3, label_pad=-100)
     names = [[] for _ in packed["input_ids"]]
-    for row, index in zip(some, packed["example_rows"], strict=True):
+    for row, index in zip(sample_rows, packed["example_rows"], strict=True):
         names[index].append(row.id.encode("utf-8", "surrogatepass"))
     expected_records = [
         framed({"id": record_ids, **{name: packed[name][index].tolist() for name in FEATURES}})
@@ -123,12 +124,12 @@ SHAPE = 4, (0, 0), (0, -100), (False, False), -1, False
 ONE_RECORD_STARTS = np.array([0, 1]).tobytes()
 
 
-@pytest.mark.parametrize("place", [1, 3, 5, 7])
+@pytest.mark.parametrize("column_index", [1, 3, 5, 7])
 @pytest.mark.parametrize("starts", [[0, 5], [-1, 2], [2, 0], [0, 1, 2], [0, 1 << 62], [], [0]])
-def test_starts_that_lie_are_refused(place, starts):
+def test_starts_that_lie_are_refused(column_index, starts):
     columns = good()
     frame_records(tuple(columns), ONE_RECORD_STARTS, *SHAPE)
-    columns[place] = np.array(starts, np.int64).tobytes()
+    columns[column_index] = np.array(starts, np.int64).tobytes()
     with pytest.raises(ValueError, match="offsets"):
         frame_records(tuple(columns), ONE_RECORD_STARTS, *SHAPE)
 

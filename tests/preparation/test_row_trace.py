@@ -387,11 +387,11 @@ def test_lives_of_classes(classed: Path) -> None:
 # ─────────────────────────────────────────────────────────────────────────────────── Rows that share a record, or have several ──
 
 
-@pytest.mark.parametrize("how", ["packed", "answers", "parts"])
-def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", ["packed", "answers", "parts"])
+def test_rows_that_share_records_or_have_several(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "concepts": f"thing {n}" if how == "packed" else [f"thing{n // 3}"],
+            "concepts": f"thing {n}" if case == "packed" else [f"thing{n // 3}"],
             "target": f"Sentence {n}, the one of it. " * (1 + n % 4),
         }
         for n in range(60)
@@ -402,9 +402,9 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
         "packed": ("train.jsonl", "text2text", {"layout": "packed", "input_length": 32, "target_length": 64}),
         "answers": ("train.jsonl", "common_gen", {}),
         "parts": ("a.ro", "diacritics_ro", {"input_length": 24, "target_length": 32}),
-    }[how]
+    }[case]
     options = {}
-    if how == "packed":
+    if case == "packed":
         options = {"inputs_column": "concepts", "targets_column": "target", "id_column": "id"}
         lines = (row | {"id": f"k{number}"} for number, row in enumerate(rows, 1))
         (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
@@ -427,21 +427,21 @@ def test_rows_that_share_records_or_have_several(how: str, tmp_path: Path, monke
         life = vars(tracer.trace(id))
         values = rows[life["source"]["row"] - 1]
         assert (life["notes"], life["record"]["id"]) == ([], id)
-        if how == "answers":
+        if case == "answers":
             assert life["source"]["values"] == values
             assert id.partition("#")[0] == life["example"]["id"]
-        elif how == "packed":
+        elif case == "packed":
             # Its file and row are the dataset's, so that no other row is made again; and are told without the source, too.
             assert (id, places.pop()) == (f"k{life['source']['row']}", (source, life["source"]["row"]))
             expected_source = {"file": source, "row": life["source"]["row"], "byte": None, "bytes": None}
             assert RowTracer(Dataset(tmp_path / "d"), source=str(tmp_path / "a.ro")).trace(id).source == expected_source
         else:
             assert id.partition("/")[0] == f"{source}:{life['source']['row']}"
-        if how == "parts":
+        if case == "parts":
             part, parts = life["tokens"].get("part", 1), life["tokens"].get("parts", 1)
             assert id == f"{source}:{life['source']['row']}" + f"/{part}" * (parts > 1)
             assert life["record"]["target"].removesuffix(" </s>") in " ".join(values["target"].split())
-        if how == "packed":
+        if case == "packed":
             assert (
                 values["target"].strip()
                 == life["record"]["target"].split(" </s>")[life["record"]["segment"] - 1].strip()
@@ -517,19 +517,19 @@ def test_the_command_says_what_the_function_returns(near: Path) -> None:
         assert phrase in output
 
 
-@pytest.mark.parametrize("how", ["gone", "changed"])
-def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("source_state", ["gone", "changed"])
+def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path, source_state: str) -> None:
     content = (near / "a.csv").read_bytes()
     rejected_row = rejected(near / "d")[0]
     full_trace = t5prep.why("1002", near / "d")
     try:
         (near / "a.csv").write_bytes(content + b"9,9,9,HQ\n")
-        if how == "gone":
+        if source_state == "gone":
             (near / "a.csv").unlink()
         tracer = tracer_of(near / "d")
         life = vars(tracer.trace("1002"))
         (note,) = life["notes"]
-        assert ("does not exist" if how == "gone" else "its checksum differs") in note
+        assert ("does not exist" if source_state == "gone" else "its checksum differs") in note
         assert (life["record"], life["source"], life["split"]) == (
             full_trace["record"],
             {"file": "a.csv", "row": 3, "byte": None, "bytes": None},

@@ -161,14 +161,14 @@ def test_parquet_whose_strings_are_none_is_read_around_them(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "shift_jis", "gb18030", "euc_jp", "big5"])
-@pytest.mark.parametrize("before", ["", "x"])
-def test_a_character_may_stand_across_the_end_of_what_is_sniffed(tmp_path: Path, encoding: str, before: str) -> None:
+@pytest.mark.parametrize("prefix", ["", "x"])
+def test_a_character_may_stand_across_the_end_of_what_is_sniffed(tmp_path: Path, encoding: str, prefix: str) -> None:
     path = tmp_path / "rows.csv"
-    path.write_bytes(f"a,b\n1,{before}{'中' * 99}\n2,x\n".encode(encoding))
+    path.write_bytes(f"a,b\n1,{prefix}{'中' * 99}\n2,x\n".encode(encoding))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "SNIFFED_BYTES", 21)
         rows = rows_of(path, size=5, encoding=encoding)
-        assert [row.record["b"] for row in rows if row.record] == [f"{before}{'中' * 99}", "x"]
+        assert [row.record["b"] for row in rows if row.record] == [f"{prefix}{'中' * 99}", "x"]
         patch.setattr(blocks, "SNIFFED_BYTES", 22)
         assert rows_of(path, size=5, encoding=encoding) == rows
         path.write_bytes(path.read_bytes()[:20] + b"\xff\n")

@@ -106,27 +106,27 @@ IN_CARD = {"class_label": {"names": {str(number): name for number, name in enume
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "place", ["parquet", "card", "infos", pytest.param("python", marks=pytest.mark.extra("datasets"))]
+    "origin", ["parquet", "card", "infos", pytest.param("python", marks=pytest.mark.extra("datasets"))]
 )
 def test_classes_inside_of_a_column_have_their_names(
-    place: str, value: object, column: str, feature: object, described: dict, tmp_path: Path
+    origin: str, value: object, column: str, feature: object, described: dict, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
     source.mkdir()
     rows = [{"text": f"news {n}", "label": value} for n in range(9)]
     features = {"text": {"dtype": "string", "_type": "Value"}, "label": feature}
     source_argument: object = str(source)
-    if place == "parquet":
+    if origin == "parquet":
         table = pa.Table.from_pylist(rows)
         facts = json.dumps({"info": {"features": features}})
         pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": facts}), source / "a.parquet")
-    elif place == "python":
+    elif origin == "python":
         import datasets
 
         source_argument = datasets.Dataset.from_list(rows, features=datasets.Features.from_dict(features))
     else:
         (source / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        if place == "infos":
+        if origin == "infos":
             (source / "dataset_infos.json").write_text(json.dumps({"me--news": {"features": features}}))
         else:
             facts = json.dumps({"dataset_info": {"features": [{"name": "label", **described}]}})

@@ -9,7 +9,7 @@ from t5prep.reading.formats import Format
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("head", "message"),
     [
         (b"\x28\xb5\x2f\xfd\x04\x00\x99", "packed by zstd: let its name end in .zst"),
         (b"\x1f\x8b\x08\x00\xff\xff", "packed by gzip: let its name end in .gz"),
@@ -18,10 +18,10 @@ from t5prep.reading.formats import Format
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_what_is_packed_is_no_encoding(head: bytes, said: str, encoding: str) -> None:
+def test_what_is_packed_is_no_encoding(head: bytes, message: str, encoding: str) -> None:
     with pytest.raises(SourceError) as refused:
         encodings.check(head, Format("text", encoding), name="a.txt.zst")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "--encoding" not in str(refused.value)
 
 

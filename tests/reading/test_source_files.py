@@ -137,7 +137,7 @@ def test_split_files_of_python_may_be_a_dict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("choices", "message"),
     [
         ({"split_files": "train=no.csv"}, ("source.unmatched-pattern", "train", "no.csv")),
         ({"split_files": "train=*.csv,test=b.csv"}, ("split.overlap", "b.csv", "train", "test")),
@@ -150,10 +150,10 @@ def test_split_files_of_python_may_be_a_dict(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_options_cannot_mean_is_refused(
-    tmp_path: Path, choices: dict[str, Any], said: tuple[str, ...]
+    tmp_path: Path, choices: dict[str, Any], message: tuple[str, ...]
 ) -> None:
     source = folder_of(tmp_path, {name: table(name) for name in ("a.csv", "b.csv")})
-    with raises(T5prepError, *said):
+    with raises(T5prepError, *message):
         prepared(source, tmp_path, **choices)
 
 
@@ -212,7 +212,7 @@ def test_a_config_may_name_the_classes_itself(internet: Internet, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"data_files": "data.csv", "header": 0, "names": ["a", "b"]}, ("source.invalid-card", "header", "0")),
         ({"data_files": "data.csv", "skiprows": 2}, ("source.invalid-card", "skiprows", "2")),
@@ -228,11 +228,11 @@ def test_a_config_may_name_the_classes_itself(internet: Internet, tmp_path: Path
     ],
 )
 def test_what_a_card_says_and_cannot_be_obeyed_is_refused(
-    config: dict[str, Any], said: tuple[str, ...], internet: Internet, tmp_path: Path
+    config: dict[str, Any], message: tuple[str, ...], internet: Internet, tmp_path: Path
 ) -> None:
     card = {"configs": [{"config_name": "default", **config}]}
     source = internet.hub.publish("me/odd", {name: text.encode() for name, text in FILES.items()}, card=card)
-    with raises((SourceError, UsageError), *said):
+    with raises((SourceError, UsageError), *message):
         prepared(source, tmp_path)
 
 
@@ -306,15 +306,15 @@ def test_an_option_counts_more_than_a_card(tmp_path: Path) -> None:
     assert (manifest.settings.delimiter, manifest.rows["a.csv"].read) == ("|", 6)
 
 
-@pytest.mark.parametrize("place", ["hub", "folder", "archive"])
-def test_files_that_are_set_aside_are_not_read(place: str, internet: Internet, tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["hub", "folder", "archive"])
+def test_files_that_are_set_aside_are_not_read(location: str, internet: Internet, tmp_path: Path) -> None:
     """`datasets` passes over hidden files, `__pycache__` and its own descriptions, also where a card's glob matches them."""
     ignored_files = [".a.csv", ".git/a.csv", "__pycache__/a.csv", "x/__old/a.csv", "config.json", "dataset_dict.json"]
     files = {name: table(name) for name in ("a.csv", "x/_b.csv", "__c.csv", *ignored_files)}
     card = {"configs": [{"config_name": "default", "data_files": "**"}]}
-    if place == "hub":
+    if location == "hub":
         source = internet.hub.publish("me/aside", {name: text.encode() for name, text in files.items()}, card=card)
-    elif place == "folder":
+    elif location == "folder":
         source = str(folder_of(tmp_path, {**files, "README.md": f"---\n{json.dumps(card)}\n---\n"}))
     else:
         source = str(tmp_path / "a.zip")
@@ -360,9 +360,9 @@ LABEL_FEATURES = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no
 
 
 @pytest.mark.extra("datasets")
-@pytest.mark.parametrize("place", ["hub", "folder"])
+@pytest.mark.parametrize("location", ["hub", "folder"])
 @pytest.mark.parametrize(
-    ("infos", "card", "wanted"),
+    ("infos", "card", "expected"),
     [
         ({"me--news": ["bad", "good"]}, {}, "0=bad,1=good"),  # the only config is the default one
         (
@@ -380,7 +380,7 @@ LABEL_FEATURES = [{"name": "label", "dtype": {"class_label": {"names": {"0": "no
     ],
 )
 def test_class_names_of_a_legacy_file_are_those_that_datasets_gives(
-    place: str, infos: dict[str, list[str]], card: dict[str, Any], wanted: str, internet: Internet, tmp_path: Path
+    location: str, infos: dict[str, list[str]], card: dict[str, Any], expected: str, internet: Internet, tmp_path: Path
 ) -> None:
     rows = "text,label\n" + "".join(f"row {row},{row % 2}\n" for row in range(20))
     files = {"x.csv": rows.encode(), "dataset_infos.json": legacy_infos(**infos)}
@@ -388,13 +388,13 @@ def test_class_names_of_a_legacy_file_are_those_that_datasets_gives(
     folder.mkdir()
     for name, content in {**files, "README.md": f"---\n{json.dumps(card)}\n---\n".encode()}.items():
         (folder / name).write_bytes(content)
-    source = internet.hub.publish("me/news", files, card=card) if place == "hub" else str(folder)
-    assert prepared(source, tmp_path / "out").settings.options["label_map"] == wanted
+    source = internet.hub.publish("me/news", files, card=card) if location == "hub" else str(folder)
+    assert prepared(source, tmp_path / "out").settings.options["label_map"] == expected
     import datasets
 
     feature = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache")).info.features
     names = feature["label"].names if feature else []
-    assert ",".join(f"{number}={name}" for number, name in enumerate(names)) == wanted
+    assert ",".join(f"{number}={name}" for number, name in enumerate(names)) == expected
 
 
 def test_a_legacy_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_legacy_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "choices", "said"),
+    ("names", "choices", "is_warned"),
     [
         (("train.csv", "test.csv"), {}, True),
         (("train.csv", "test.csv"), {"held_out": 0.5}, False),
@@ -415,13 +415,13 @@ def test_a_legacy_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_that_no_split_is_validation_is_said(
-    names: tuple[str, ...], choices: dict[str, Any], said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    names: tuple[str, ...], choices: dict[str, Any], is_warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path, **choices)
     message = capsys.readouterr().err
-    assert ("none is validation, so training will not be evaluated" in message) == said
-    assert ("--held-out 0.05" in message) == said
-    assert not (said and "validation" in manifest.splits)
+    assert ("none is validation, so training will not be evaluated" in message) == is_warned
+    assert ("--held-out 0.05" in message) == is_warned
+    assert not (is_warned and "validation" in manifest.splits)
 
 
 def read_by(source: Path, split: str = "", otherwise: str = source_files.TRAINING) -> tuple[set[str], str]:

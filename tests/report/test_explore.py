@@ -108,10 +108,10 @@ QUERIES: list[tuple[RowQuery, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "holds"), QUERIES, ids=[str(n) for n in range(len(QUERIES))])
+@pytest.mark.parametrize(("query", "holds"), QUERIES, ids=[str(n) for n in range(len(QUERIES))])
 @pytest.mark.parametrize("sort", ["", "input_tokens", "-input_tokens", "-input_cut", "-loss", "near_duplicates"])
 def test_the_rows_that_are_asked_for(
-    explorer: Explorer, data: Path, answers: Path, wanted: RowQuery, holds: Any, sort: str
+    explorer: Explorer, data: Path, answers: Path, query: RowQuery, holds: Any, sort: str
 ) -> None:
     rows = t5prep.table(data, predictions=answers).read_all().to_pylist()
     expected = [row | {"number": number} for number, row in enumerate(rows) if holds(row)]
@@ -124,10 +124,10 @@ def test_the_rows_that_are_asked_for(
     page_rows: list[dict[str, Any]] = []
     for number in range(1, 9):
         page_rows += explorer.page_rows(
-            RowQuery.read({**{k: str(v) for k, v in vars(wanted).items()}, "sort": sort, "page": str(number)})
+            RowQuery.read({**{k: str(v) for k, v in vars(query).items()}, "sort": sort, "page": str(number)})
         )
     assert page_rows == expected
-    assert wanted == RowQuery(search=".*") or expected
+    assert query == RowQuery(search=".*") or expected
 
 
 def test_an_address_says_what_it_was_made_of() -> None:

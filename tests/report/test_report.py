@@ -354,7 +354,7 @@ def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("missing", "line", "said"),
+    ("missing", "line", "message"),
     [
         ("matplotlib", "report {data}", "This needs matplotlib, which is not installed. Get it: "),
         ("matplotlib", "explore {data} --run none", "none cannot be read"),  # whose pages have no charts
@@ -366,11 +366,11 @@ def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None
         ),
     ],
 )
-def test_a_package_that_is_missing_is_named_before_the_work(data: Path, missing: str, line: str, said: str) -> None:
+def test_a_package_that_is_missing_is_named_before_the_work(data: Path, missing: str, line: str, message: str) -> None:
     words = [word.format(data=data) for word in line.split()]
     hide = f"import sys; sys.modules[{missing!r}] = None; from t5prep.cli import main; main({words})"
     result = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False)
-    assert (result.returncode, said in result.stderr) == (1, True), result.stderr
+    assert (result.returncode, message in result.stderr) == (1, True), result.stderr
 
 
 def test_what_filters_and_near_duplicates_did_is_shown(tmp_path: Path) -> None:

@@ -137,9 +137,9 @@ def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("waiting", "said"), [(0.01, "Input does not limit the speed"), (0.6, "Input limits the speed")]
+    ("waiting", "message"), [(0.01, "Input does not limit the speed"), (0.6, "Input limits the speed")]
 )
-def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -> None:
+def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, message: str) -> None:
     """The middle of what was measured, two charts from zero, and what to do when the device waits."""
     fast = tmp_path / "fast"
     shutil.copytree(run, fast)
@@ -151,7 +151,7 @@ def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -
                 print(json.dumps(speed), file=file)
     page = report.write(fast, out=tmp_path / "a.html").read_text()
     assert "180,025 tokens a second" in page
-    assert said in page
+    assert message in page
     assert page.count("<svg") == 3
     with open(fast / "metrics.jsonl", "a") as file:
         print('{"step": 50, "tokens_per_second": NaN, "waiting_for_input": "x"}', file=file)

@@ -28,7 +28,7 @@ def corpora(bucket: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("place", "names"),
+    ("path", "names"),
     [
         ("/a", ["sub/test.csv", "train.csv", "valid.csv.gz"]),
         ("/a/", ["sub/test.csv", "train.csv", "valid.csv.gz"]),
@@ -39,8 +39,8 @@ def corpora(bucket: str) -> str:
         ("", ["a.zip/in/x.csv", "a/sub/test.csv", "a/train.csv", "a/valid.csv.gz", "ab.csv"]),
     ],
 )
-def test_objects_are_named_as_files_are(place: str, names: list[str], corpora: str):
-    assert [file.name for file in resolve(corpora + place).files] == names
+def test_objects_are_named_as_files_are(path: str, names: list[str], corpora: str):
+    assert [file.name for file in resolve(corpora + path).files] == names
 
 
 def test_objects_are_read_where_they_are(corpora: str):

@@ -55,10 +55,10 @@ def test_the_second_time_nothing_is_downloaded(internet: Internet, dataset: str)
 
 
 @pytest.mark.parametrize(
-    "place", ["KAGGLE_API_TOKEN", ".kaggle/access_token", "KAGGLE_USERNAME", ".kaggle/kaggle.json"]
+    "location", ["KAGGLE_API_TOKEN", ".kaggle/access_token", "KAGGLE_USERNAME", ".kaggle/kaggle.json"]
 )
 def test_a_private_dataset_and_every_place_for_credentials(
-    place: str, internet: Internet, monkeypatch: pytest.MonkeyPatch
+    location: str, internet: Internet, monkeypatch: pytest.MonkeyPatch
 ):
     dataset = internet.kaggle.publish("jane/mine", FILES, private=True)
     with raises(SourceError, "kaggle.missing-credentials", "KAGGLE_API_TOKEN"):
@@ -66,15 +66,15 @@ def test_a_private_dataset_and_every_place_for_credentials(
     user, _, key = internet.kaggle.basic.partition(":")
     home = Path(internet.environment["HOME"])
     (home / ".kaggle").mkdir()
-    if place.endswith("access_token"):
-        (home / place).write_text(internet.kaggle.token)
-    elif place.endswith("json"):
-        (home / place).write_text(json.dumps({"username": user, "key": key}))
-    elif place == "KAGGLE_USERNAME":
+    if location.endswith("access_token"):
+        (home / location).write_text(internet.kaggle.token)
+    elif location.endswith("json"):
+        (home / location).write_text(json.dumps({"username": user, "key": key}))
+    elif location == "KAGGLE_USERNAME":
         monkeypatch.setenv("KAGGLE_USERNAME", user)
         monkeypatch.setenv("KAGGLE_KEY", key)
     else:
-        monkeypatch.setenv(place, internet.kaggle.token)
+        monkeypatch.setenv(location, internet.kaggle.token)
     assert len(resolve(dataset).files) == 2
     assert all("authorization" not in request.headers for request in internet.server.asked("storage.googleapis.com"))
 

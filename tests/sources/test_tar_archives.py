@@ -74,7 +74,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.Ta
 
 
 @pytest.mark.parametrize(
-    ("bad", "why"),
+    ("bad", "reason"),
     [
         (member("../../evil.csv"), "climbs out"),
         (member("/etc/evil.csv"), "absolute path"),
@@ -85,10 +85,10 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.Ta
     ],
 )
 def test_a_member_that_is_no_plain_file_inside_refuses_the_archive(
-    tmp_path: Path, bad: tarfile.TarInfo, why: str
+    tmp_path: Path, bad: tarfile.TarInfo, reason: str
 ) -> None:
     path = archive(tmp_path / "x.tar", {"a.csv": b"text\nx\n"}, bad)
-    with raises(SourceError, "file.unsafe-archive", str(why), "x.tar"):
+    with raises(SourceError, "file.unsafe-archive", str(reason), "x.tar"):
         sources.resolve(str(path))
 
 

@@ -193,7 +193,7 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "import dataclasses\n",
@@ -215,12 +215,12 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:
     ],
 )
 def test_a_file_that_ends_the_program_or_gives_something_else(
-    task: Path, old: str, new: str, said: tuple[str, ...]
+    task: Path, old: str, new: str, message: tuple[str, ...]
 ) -> None:
     """A file that called sys.exit(0) ended the command with exit code 0, and no dataset."""
     assert old in TASK
     task.write_text(TASK.replace(old, new))
-    with raises(TaskError, *said):
+    with raises(TaskError, *message):
         registry.get(str(task))
 
 

@@ -49,19 +49,19 @@ def test_words_have_the_ids_and_first_pieces_of_words_given_apart(vocabulary):
 
 
 @pytest.mark.parametrize(
-    ("policy", "kept"), [("head", [0, 1, 2, 3]), ("tail", [6, 7, 8, 9]), ("head_tail", [0, 1, 8, 9])]
+    ("policy", "word_indices"), [("head", [0, 1, 2, 3]), ("tail", [6, 7, 8, 9]), ("head_tail", [0, 1, 8, 9])]
 )
-def test_tags_are_cut_with_their_words(policy, kept, tmp_path):
+def test_tags_are_cut_with_their_words(policy, word_indices, tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
     words, tags = ["movie", "a"] * 5, [CLASSES[index % 3] for index in range(10)]
     features = of_words(vocabulary, words, tags, length=6, policy=policy)
-    assert vocabulary.decode(features.inputs[1:-1]) == " ".join(words[index] for index in kept)
-    assert features.labels == [-100, *(index % 3 for index in kept), -100]
+    assert vocabulary.decode(features.inputs[1:-1]) == " ".join(words[index] for index in word_indices)
+    assert features.labels == [-100, *(index % 3 for index in word_indices), -100]
     assert features.tokens == 12
 
 
 @pytest.mark.parametrize(
-    ("inputs", "targets", "why"),
+    ("inputs", "targets", "reason"),
     [
         ("a movie", "O", "2 words and 1 tags"),
         ("a movie", "O B-Y", "unknown class: 'B-Y' is not one of B-X, I-X, O"),
@@ -70,13 +70,13 @@ def test_tags_are_cut_with_their_words(policy, kept, tmp_path):
         (("a", EOS, "movie"), "O O", "tags are for the words of one text"),
     ],
 )
-def test_rows_without_tags_for_their_words_say_why(inputs, targets, why, tmp_path):
+def test_rows_without_tags_for_their_words_say_why(inputs, targets, reason, tmp_path):
     vocabulary = loading.load(str(encoders.bert(tmp_path / "bert")))
     featurize = featurizer(vocabulary, length=16, target=TagsTarget.of(CLASSES))
     good, bad = featurized(featurize, [Example("1", "a movie", "O I-X"), Example("2", inputs, targets)])
     assert good.labels == [-100, 2, 1, -100]
     assert isinstance(bad, Reject)
-    assert str(bad).startswith(why)
+    assert str(bad).startswith(reason)
 
 
 def test_an_input_to_predict_names_the_words_at_their_first_pieces(tmp_path):

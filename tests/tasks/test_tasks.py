@@ -107,11 +107,11 @@ def test_a_task_says_what_it_is(name):
 
 @pytest.mark.parametrize("name", registry.names())
 @settings(max_examples=100, deadline=None)
-@given(drawn=st.data())
-def test_no_row_stops_the_others(name, drawn):
+@given(data=st.data())
+def test_no_row_stops_the_others(name, data):
     """A value of a type that nobody expects makes an example or a reason, and an id that is none is a reason."""
     chosen = golden_task(name)
-    record = {column: drawn.draw(ANYTHING | st.text(max_size=5), column) for column in chosen.columns.names}
+    record = {column: data.draw(ANYTHING | st.text(max_size=5), column) for column in chosen.columns.names}
     try:
         example = chosen.to_example(record)
     except Reject:

@@ -97,16 +97,16 @@ def test_labels_may_be_columns_of_zeros_and_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "says"),
     [
         ({"label_map": "0=a,1"}, ("option.malformed",)),
         ({"label_map": "0=a,0=b"}, ("option.malformed",)),
         ({"label_map": "0=a", "targets_column": "", "targets": "{a}"}, ("option.missing-prerequisite",)),
     ],
 )
-def test_what_is_no_map_of_labels_is_a_sentence(given: dict[str, str], says: tuple[str, ...]) -> None:
+def test_what_is_no_map_of_labels_is_a_sentence(options: dict[str, str], says: tuple[str, ...]) -> None:
     with raises(UsageError, *says):
-        list(registry.get("text2text").choose({"inputs_column": "q", "targets_column": "a", **given}).columns.all)
+        list(registry.get("text2text").choose({"inputs_column": "q", "targets_column": "a", **options}).columns.all)
 
 
 def test_rows_whose_label_has_no_word_are_rejected_and_counted(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("template", "why"),
+    ("template", "reason"),
     [
         ("text", ("option.invalid-template", "text")),
         ("say it", ("option.invalid-template", "question")),
@@ -195,9 +195,11 @@ def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Pa
     ],
 )
 @pytest.mark.parametrize("side", ["inputs", "targets"])
-def test_a_template_without_a_column_or_with_a_form_is_refused(template: str, why: tuple[str, ...], side: str) -> None:
+def test_a_template_without_a_column_or_with_a_form_is_refused(
+    template: str, reason: tuple[str, ...], side: str
+) -> None:
     other_option = {"inputs": "targets_column", "targets": "inputs_column"}[side]
-    with raises(UsageError, *why):
+    with raises(UsageError, *reason):
         _ = registry.get("text2text").choose({side: template, other_option: "a"}).columns
 
 

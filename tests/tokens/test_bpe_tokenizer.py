@@ -164,11 +164,11 @@ def test_what_is_exported_has_the_same_ids_in_transformers(gemma, codet5, tmp_pa
         assert (theirs.pad_token_id, theirs.eos_token_id) == (tokenizer.pad_id, tokenizer.eos_id)
 
 
-@pytest.mark.parametrize("lost", ["<pad>", "</s>"])
-def test_what_a_vocabulary_lacks_is_named(codet5, lost):
+@pytest.mark.parametrize("missing_token", ["<pad>", "</s>"])
+def test_what_a_vocabulary_lacks_is_named(codet5, missing_token):
     document = json.loads(loading.load(str(codet5)).model)
-    document["added_tokens"] = [token for token in document["added_tokens"] if token["content"] != lost]
-    with raises(TokenizerError, "tokenizer.missing-token", str(lost)):
+    document["added_tokens"] = [token for token in document["added_tokens"] if token["content"] != missing_token]
+    with raises(TokenizerError, "tokenizer.missing-token", str(missing_token)):
         BpeTokenizer(json.dumps(document).encode(), name="changed")
 
 

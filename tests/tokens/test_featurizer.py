@@ -73,12 +73,12 @@ def test_targets_are_cut_but_end_in_eos() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "target", "why"), [("", "x", "empty input"), (" \n", "x", "empty input"), ("x", " ", "empty target")]
+    ("inputs", "target", "reason"), [("", "x", "empty input"), (" \n", "x", "empty input"), ("x", " ", "empty target")]
 )
-def test_nothing_to_learn_from(inputs: str, target: str, why: str) -> None:
+def test_nothing_to_learn_from(inputs: str, target: str, reason: str) -> None:
     (features,) = made_of([Example("1", inputs, target)], 32)
     assert isinstance(features, Reject)
-    assert str(features) == why
+    assert str(features) == reason
 
 
 def test_many_examples_are_what_each_is_alone() -> None:

@@ -134,7 +134,7 @@ def test_what_we_write_is_what_we_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "message"),
     [
         (lambda document: document["model"].update(type="BPE"), ("tokenizer.unsupported-json",)),
         (lambda document: document["model"].update(type="WordPiece"), ("tokenizer.unsupported-json",)),
@@ -157,10 +157,10 @@ def test_what_we_write_is_what_we_read(tmp_path: Path) -> None:
         (lambda document: document.pop("model"), ("tokenizer.damaged",)),
     ],
 )
-def test_what_sentencepiece_does_otherwise_is_refused(change: Any, why: tuple[str, ...]) -> None:
+def test_what_sentencepiece_does_otherwise_is_refused(change: Any, message: tuple[str, ...]) -> None:
     document = trained()
     change(document)
-    with raises(TokenizerError, *why) as raised:
+    with raises(TokenizerError, *message) as raised:
         convert(document)
     assert str(raised.value).startswith("it: tokenizer.json")
 

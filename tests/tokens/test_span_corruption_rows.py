@@ -23,12 +23,12 @@ def batches(sizes, max_documents):
     sizes=st.lists(st.integers(0, 40), max_size=30),
     length=st.integers(1, 15),
     window=st.integers(1, 4),
-    most=st.integers(1, 9),
+    max_documents=st.integers(1, 9),
 )
-def test_every_token_stands_once_in_order_and_rows_know_their_start(sizes, length, window, most):
+def test_every_token_stands_once_in_order_and_rows_know_their_start(sizes, length, window, max_documents):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_corruption, "ROWS", window)
-        blocks = list(span_corruption.chunks(batches(sizes, most), length=length))
+        blocks = list(span_corruption.chunks(batches(sizes, max_documents), length=length))
     for ids, tokens in blocks:
         assert tokens.dtype == np.int32
         assert len(ids) == len(tokens)

@@ -231,7 +231,7 @@ def test_padding_and_truncation_of_a_file_change_no_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "changes", "config", "why"),
+    ("make", "changes", "config", "message"),
     [
         (
             "bert",
@@ -257,19 +257,19 @@ def test_padding_and_truncation_of_a_file_change_no_ids(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_contradict_each_other_are_refused(
-    tmp_path: Path, make: str, changes: dict[str, Any], config: dict[str, Any], why: tuple[str, ...]
+    tmp_path: Path, make: str, changes: dict[str, Any], config: dict[str, Any], message: tuple[str, ...]
 ) -> None:
     folder = getattr(encoders, make)(tmp_path / "model")
     write_json(folder, "tokenizer.json", {**json.loads(loading.load(str(folder)).model), **changes})
     if not changes:
         loading.load(str(folder))
     change_json(folder / "tokenizer_config.json", **config)
-    with raises(TokenizerError, *why):
+    with raises(TokenizerError, *message):
         loading.load(str(folder))
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "message"),
     [
         (
             lambda document: document["model"]["vocab"].__setitem__(40, ["zz", -3.0]),
@@ -284,14 +284,14 @@ def test_files_that_contradict_each_other_are_refused(
         (lambda document: document["pre_tokenizer"].update(prepend_scheme="never"), "it puts no space before a text"),
     ],
 )
-def test_a_model_and_a_json_with_other_ids_are_refused(tmp_path: Path, change: Any, why: str) -> None:
+def test_a_model_and_a_json_with_other_ids_are_refused(tmp_path: Path, change: Any, message: str) -> None:
     folder = t5_folder(tmp_path)
     document = copy.deepcopy(huggingface_files.tokenizer_json(SAMPLE))
     write_json(folder, "tokenizer.json", document)
     assert loading.load(str(folder)).model == SAMPLE.model
     change(document)
     write_json(folder, "tokenizer.json", document)
-    with raises(TokenizerError, "tokenizer.file-conflict", str(why), "spiece.model"):
+    with raises(TokenizerError, "tokenizer.file-conflict", str(message), "spiece.model"):
         loading.load(str(folder))
 
 

@@ -197,7 +197,7 @@ def test_inputs_that_are_too_long_are_a_sentence():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         (
             {"position_embedding_type": "relative_key"},
@@ -234,8 +234,8 @@ def test_inputs_that_are_too_long_are_a_sentence():
         ({"model_type": "modernbert", "local_attention": 0}, ("model.invalid-config", "window", "0")),
     ],
 )
-def test_what_is_no_encoder_is_a_sentence(changed, said):
-    with raises(UsageError, *said):
+def test_what_is_no_encoder_is_a_sentence(changed, message):
+    with raises(UsageError, *message):
         read_config(json.dumps({**TYPES["bert"], **changed}).encode(), location="config.json")
 
 

@@ -246,7 +246,7 @@ def test_several_drawn_answers_come_best_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"top_k": 3}, ("option.missing-prerequisite", "--top-k")),
         ({"sample": True, "beams": 2}, ("option.conflict", "2")),
@@ -260,8 +260,8 @@ def test_several_drawn_answers_come_best_first() -> None:
         ({"answers": 3, "beams": 2}, ("option.missing-prerequisite", "3")),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, Any], said: tuple[str, ...]) -> None:
-    with raises(UsageError, *said):
+def test_options_that_do_not_go_together(options: dict[str, Any], message: tuple[str, ...]) -> None:
+    with raises(UsageError, *message):
         Generation(**options)
 
 

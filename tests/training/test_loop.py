@@ -104,7 +104,7 @@ def _stepper(*metrics: tuple[float, float]) -> Stepper:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "said"),
+    ("metrics", "message"),
     [
         ((1.0, math.inf), ("step.nonfinite-gradient", "2", "inf", "1")),
         ((1.0, math.nan), ("step.nonfinite-gradient", "2", "nan")),
@@ -112,18 +112,18 @@ def _stepper(*metrics: tuple[float, float]) -> Stepper:
     ],
 )
 def test_a_step_whose_loss_or_gradient_is_not_finite_is_not_saved(
-    tmp_path: Path, metrics: tuple, said: tuple[str, ...]
+    tmp_path: Path, metrics: tuple, message: tuple[str, ...]
 ) -> None:
     """Also where later steps are finite, and where nobody wants its metrics."""
     writer = _Writer()
     steps = [(1.0, 1.0), metrics, *[(1.0, 1.0)] * 10]
-    with raises(T5prepError, *said):
+    with raises(T5prepError, *message):
         _run(tmp_path, _stepper(*steps), _Evaluations(), writer)
     assert writer.saved == []
 
 
 @pytest.mark.parametrize(
-    ("at", "ends"),
+    ("signal_step", "ends"),
     [
         pytest.param(3, 4, id="between two steps"),
         pytest.param(5, 5, id="while the steps before a checkpoint are waited for"),
@@ -131,9 +131,9 @@ def test_a_step_whose_loss_or_gradient_is_not_finite_is_not_saved(
     ],
 )
 def test_a_signal_while_a_step_is_waited_for_ends_the_run_after_a_checkpoint(
-    tmp_path: Path, at: int, ends: int
+    tmp_path: Path, signal_step: int, ends: int
 ) -> None:
-    stepper, writer = _Stepper(signal_step=at), _Writer()
+    stepper, writer = _Stepper(signal_step=signal_step), _Writer()
     loop, received = _run(tmp_path, stepper, _Evaluations(), writer)
     assert (received, stepper.number, writer.saved[-1]) == ("SIGTERM", ends, ends)
     assert loop.complete == (ends == 12)

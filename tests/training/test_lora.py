@@ -175,50 +175,52 @@ LORA = {"weights": "pretrained", "lora": 4, "optimizer": "adamw"}
 
 
 @pytest.fixture(scope="module")
-def done(toys: Path, data: str, base: str) -> trainer.Result:
+def lora_result(toys: Path, data: str, base: str) -> trainer.Result:
     return trainer.train(toy_runs.config(data, base, toys / "run", **LORA))
 
 
-def test_only_adapters_are_trained_and_checkpointed(done: trainer.Result, base: str) -> None:
-    assert done.evaluation is not None
-    loss_by_step = toy_runs.losses(done.run)
+def test_only_adapters_are_trained_and_checkpointed(lora_result: trainer.Result, base: str) -> None:
+    assert lora_result.evaluation is not None
+    loss_by_step = toy_runs.losses(lora_result.run)
     assert loss_by_step[12] < loss_by_step[1]
-    path, state = checkpoints.best(done.run)
+    path, state = checkpoints.best(lora_result.run)
     names = [name for name, _ in tf.train.list_variables(f"{path}/state")]
     assert len(names) > 10
     assert not [name for name in names if "lora" not in name and not name.startswith(("step", "_", "save_counter"))]
     base_size = (Path(base) / "model.safetensors").stat().st_size
     assert sum(state.files.values()) < base_size / 10
-    opened = run.open_model(done.run)
+    opened = run.open_model(lora_result.run)
     theirs = load_weights(base)[1]
     changed = {name for name, weight in opened.weights.items() if not np.array_equal(weight, theirs[name])}
     assert changed == {name.removesuffix(".lora_a") for name in opened.adapter.weights if name.endswith(".lora_a")}  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_with_the_same_losses(done: trainer.Result, data: str, base: str, toys: Path) -> None:
+def test_a_stopped_run_goes_on_with_the_same_losses(
+    lora_result: trainer.Result, data: str, base: str, toys: Path
+) -> None:
     """A checkpoint of adapters alone goes on from its base."""
     half = toy_runs.config(data, base, toys / "half", **LORA, schedule="constant")
     trainer.train(dataclasses.replace(half, steps=8))
     result = trainer.train(half)
-    assert toy_runs.losses(result.run) == toy_runs.losses(done.run)
+    assert toy_runs.losses(result.run) == toy_runs.losses(lora_result.run)
 
 
-def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data: str, toys: Path) -> None:
-    scores = t5prep.evaluate(done.run)
-    assert done.evaluation is not None
-    assert scores.metrics["loss"] == pytest.approx(done.evaluation.metrics["loss"], abs=1e-5)
-    (answer,) = t5prep.predict(done.run, ["quality: closed one"])
+def test_eval_predict_and_a_new_run_use_the_adapters(lora_result: trainer.Result, data: str, toys: Path) -> None:
+    scores = t5prep.evaluate(lora_result.run)
+    assert lora_result.evaluation is not None
+    assert scores.metrics["loss"] == pytest.approx(lora_result.evaluation.metrics["loss"], abs=1e-5)
+    (answer,) = t5prep.predict(lora_result.run, ["quality: closed one"])
     assert answer.prediction is not None
-    following = toy_runs.config(data, done.run, toys / "following", weights="pretrained")
-    initial_weights, opened = run.start_from(following, ids=8100)[1], run.open_model(done.run)
+    following = toy_runs.config(data, lora_result.run, toys / "following", weights="pretrained")
+    initial_weights, opened = run.start_from(following, ids=8100)[1], run.open_model(lora_result.run)
     assert all(np.array_equal(initial_weights[name], weight) for name, weight in opened.weights.items())
 
 
-def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Path) -> None:
-    opened = run.open_model(done.run)
-    export_hf(done.run, out=str(toys / "adapters"))
-    export_hf(done.run, out=str(toys / "merged"), options=ExportOptions(merge=True))
+def test_what_is_exported_is_read_back(lora_result: trainer.Result, base: str, toys: Path) -> None:
+    opened = run.open_model(lora_result.run)
+    export_hf(lora_result.run, out=str(toys / "adapters"))
+    export_hf(lora_result.run, out=str(toys / "merged"), options=ExportOptions(merge=True))
     assert not (toys / "adapters" / "model.safetensors").exists()
     adapter_config = json.loads((toys / "adapters" / "adapter_config.json").read_text())
     assert (adapter_config["r"], adapter_config["base_model_name_or_path"]) == (4, base)
@@ -234,12 +236,12 @@ def test_what_is_exported_is_read_back(done: trainer.Result, base: str, toys: Pa
 
 @pytest.mark.slow
 @pytest.mark.extra("torch", "peft")
-def test_peft_loads_what_is_exported(done: trainer.Result, base: str, toys: Path) -> None:
+def test_peft_loads_what_is_exported(lora_result: trainer.Result, base: str, toys: Path) -> None:
     """peft reads exported adapters, and has our logits."""
     from t5prep.training.model.forward import forward
 
-    opened = run.open_model(done.run)
-    export_hf(done.run, out=str(toys / "for_peft"))
+    opened = run.open_model(lora_result.run)
+    export_hf(lora_result.run, out=str(toys / "for_peft"))
     np.savez(toys / "batch.npz", **batches()[0])
     command = [sys.executable, "-c", LOGITS, base, toys / "for_peft", toys / "batch.npz", toys / "logits.npy"]
     subprocess.run([*map(str, command)], check=True)
@@ -248,9 +250,9 @@ def test_peft_loads_what_is_exported(done: trainer.Result, base: str, toys: Path
     np.testing.assert_allclose(ours, np.load(toys / "logits.npy"), atol=1e-5)
 
 
-def test_a_base_that_changed_is_noticed(done: trainer.Result, base: str, tmp_path: Path) -> None:
+def test_a_base_that_changed_is_noticed(lora_result: trainer.Result, base: str, tmp_path: Path) -> None:
     base_folder, copied = tmp_path / "other", str(tmp_path / "run")
-    shutil.copytree(done.run, copied)
+    shutil.copytree(lora_result.run, copied)
     config, weights = load_weights(base)
     changed = np.array(weights["encoder.wo"])
     changed[0, 0, 0] += 1e-6
@@ -298,9 +300,9 @@ def test_adapters_that_nobody_else_can_use_are_not_exported_alone(data: str, sha
     ],
 )
 def test_other_adapters_are_refused_in_a_sentence(
-    done: trainer.Result, toys: Path, tmp_path: Path, change: dict[str, object], match: tuple[str, ...]
+    lora_result: trainer.Result, toys: Path, tmp_path: Path, change: dict[str, object], match: tuple[str, ...]
 ) -> None:
-    export_hf(done.run, out=str(tmp_path / "adapters"))
+    export_hf(lora_result.run, out=str(tmp_path / "adapters"))
     path = tmp_path / "adapters" / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with raises(UsageError, *match):

@@ -199,7 +199,7 @@ def changed(name, stack, **entries):
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         (changed("t5gemma", "decoder", head_dim=4), ("model.unsupported-config", "head_dim", "8", "4")),
         (changed("t5gemma", "encoder", attention_bias=True), ("model.unsupported-config", "attention_bias", "True")),
@@ -225,8 +225,8 @@ def changed(name, stack, **entries):
         ),
     ],
 )
-def test_what_is_no_t5gemma_is_a_sentence(config, said):
-    with raises(UsageError, *said):
+def test_what_is_no_t5gemma_is_a_sentence(config, message):
+    with raises(UsageError, *message):
         read_config(json.dumps(config).encode(), location="config.json")
 
 

@@ -11,7 +11,7 @@ from t5prep.training.settings.padding import Padding
 
 
 @pytest.mark.parametrize(
-    ("padding", "ids", "wanted"),
+    ("padding", "ids", "expected"),
     [
         (Padding(), [5, 6, 1, 0, 0], [1, 1, 1, 0, 0]),
         (Padding(), [5, 1, 6, 1, 0], [1, 1, 1, 1, 0]),  # two fields of a T5 are one text
@@ -22,9 +22,9 @@ from t5prep.training.settings.padding import Padding
         (Padding(1, separator=2), [0, 5, 6, 7], [1, 1, 1, 1]),
     ],
 )
-def test_mask_of_ids(padding, ids, wanted):
+def test_mask_of_ids(padding, ids, expected):
     batch = {"input_ids": np.array([ids, ids[::-1]], np.int32)}
-    assert token_mask(batch, padding).numpy()[0].tolist() == wanted
+    assert token_mask(batch, padding).numpy()[0].tolist() == expected
     masked_batch = with_mask(batch | {"attention_mask": np.ones([2, len(ids)], np.int32)}, padding)
     assert masked_batch["attention_mask"].all()
 

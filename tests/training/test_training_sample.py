@@ -39,7 +39,7 @@ json.dump(answers, open(sys.argv[3], "w"))
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sample")
 
 
@@ -49,9 +49,9 @@ LENGTH = "--input-length=128"
 
 
 @pytest.fixture(scope="module")
-def said(place: Path) -> str:
+def output(folder: Path) -> str:
     """What `make train` ends with."""
-    data, run, settings = str(place / "data"), str(place / "run"), [f"--set={k}={v}" for k, v in SETTINGS.items()]
+    data, run, settings = str(folder / "data"), str(folder / "run"), [f"--set={k}={v}" for k, v in SETTINGS.items()]
     with pytest.MonkeyPatch.context() as patch:
         # Unlike a toy's, these steps take longer than the compiler: 1.3 s of processor time each rather than 1.7.
         optimized = {**compiling.OPTIONS["cpu"], "xla_backend_optimization_level": 2}
@@ -66,22 +66,22 @@ def said(place: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def trained(said: str, place: Path) -> trainer.Result:
+def trained(output: str, folder: Path) -> trainer.Result:
     """The run, which only says how it ended when it is started again."""
-    settings = {"data": (str(place / "data"),), "out": str(place / "run"), **SETTINGS}
+    settings = {"data": (str(folder / "data"),), "out": str(folder / "run"), **SETTINGS}
     return trainer.train(configs.build(configs.read_recipe("tiny"), settings))
 
 
-def test_the_sample_is_learnt_from_random_weights(trained: trainer.Result, said: str) -> None:
+def test_the_sample_is_learnt_from_random_weights(trained: trainer.Result, output: str) -> None:
     """What `make train` reaches and prints."""
     assert trained.evaluation
     assert trained.evaluation.metrics["accuracy"] > 0.9
     assert trained.evaluation.metrics["records"] == 380
     # It ends with a table of predictions, the accuracy, and the confusion matrix.
-    assert re.search(r"^ok +\S+ +(high|low|none) +(high|low|none)$", said, re.MULTILINE)
-    assert f"accuracy           {trained.evaluation.metrics['accuracy']:.4f}" in said
-    assert re.search(r"^target( +(high|low|none)){3} +\(other\)$", said, re.MULTILINE)
-    assert f"best checkpoint: {trained.best}" in said
+    assert re.search(r"^ok +\S+ +(high|low|none) +(high|low|none)$", output, re.MULTILINE)
+    assert f"accuracy           {trained.evaluation.metrics['accuracy']:.4f}" in output
+    assert re.search(r"^target( +(high|low|none)){3} +\(other\)$", output, re.MULTILINE)
+    assert f"best checkpoint: {trained.best}" in output
 
 
 def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) -> None:
@@ -101,16 +101,16 @@ def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) ->
 
 @pytest.mark.extra("torch")
 def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(
-    trained: trainer.Result, place: Path
+    trained: trainer.Result, folder: Path
 ) -> None:
     """PyTorch's answers on 380 records of a learnt model; other exports are compared on a few."""
-    export.export_hf(trained.run, out=str(place / "exported"))
-    records = preparing.records(place / "data")["validation"]
+    export.export_hf(trained.run, out=str(folder / "exported"))
+    records = preparing.records(folder / "data")["validation"]
     input_rows = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]
-    (place / "given.json").write_text(json.dumps(input_rows))
-    files = [place / "exported", place / "given.json", place / "answers.json"]
+    (folder / "given.json").write_text(json.dumps(input_rows))
+    files = [folder / "exported", folder / "given.json", folder / "answers.json"]
     subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
-    theirs = json.loads((place / "answers.json").read_text())
+    theirs = json.loads((folder / "answers.json").read_text())
     assert trained.evaluation
     assert {prediction["id"]: prediction["prediction"] for prediction in trained.evaluation.predictions} == theirs
     assert len(set(theirs.values())) == 3

@@ -42,14 +42,17 @@ LINKS = st.lists(st.tuples(NODES, NODES).filter(lambda link: link[0] != link[1])
 
 @settings(deadline=None, max_examples=60)
 @given(
-    links=LINKS, part=st.integers(1, 20), held=st.sampled_from([4, 8, 30, MAX_PAIRS]), fan_in=st.sampled_from([2, 128])
+    links=LINKS,
+    part=st.integers(1, 20),
+    max_links=st.sampled_from([4, 8, 30, MAX_PAIRS]),
+    fan_in=st.sampled_from([2, 128]),
 )
 def test_components_are_those_of_a_plain_union_find(
-    links: list[tuple[int, int]], part: int, held: int, fan_in: int
+    links: list[tuple[int, int]], part: int, max_links: int, fan_in: int
 ) -> None:
     previous_fan_in, sorted_pairs.FAN_IN = sorted_pairs.FAN_IN, fan_in
     try:
-        assert _join_links(links, part=part, max_links=held) == _plain(links)
+        assert _join_links(links, part=part, max_links=max_links) == _plain(links)
     finally:
         sorted_pairs.FAN_IN = previous_fan_in
 
@@ -102,33 +105,33 @@ def _peak(count: int, *, max_links: int, folder: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("few", "many", "held"),
+    ("small_count", "large_count", "max_links"),
     [(60_000, 240_000, 1 << 13), pytest.param(1_000_000, 10_000_000, 1 << 17, marks=pytest.mark.slow)],
 )
-def test_memory_does_not_grow_with_links(few: int, many: int, held: int, tmp_path: Path) -> None:
-    small, small_nodes = _peak(few, max_links=held, folder=tmp_path)
-    large, large_nodes = _peak(many, max_links=held, folder=tmp_path)
+def test_memory_does_not_grow_with_links(small_count: int, large_count: int, max_links: int, tmp_path: Path) -> None:
+    small, small_nodes = _peak(small_count, max_links=max_links, folder=tmp_path)
+    large, large_nodes = _peak(large_count, max_links=max_links, folder=tmp_path)
     assert large_nodes > 3 * small_nodes
     assert large < 1.5 * small, (large, small)
-    assert large < 400 * held
+    assert large < 400 * max_links
     assert not list(tmp_path.iterdir())
 
 
 @settings(deadline=None, max_examples=40)
-@given(sizes=st.lists(st.integers(2, 30), max_size=15), most=st.integers(2, 25), parts=st.integers(1, 9))
-def test_groups_are_whole_components(sizes: list[int], most: int, parts: int) -> None:
+@given(sizes=st.lists(st.integers(2, 30), max_size=15), max_nodes=st.integers(2, 25), parts=st.integers(1, 9))
+def test_groups_are_whole_components(sizes: list[int], max_nodes: int, parts: int) -> None:
     roots = np.repeat(np.arange(len(sizes)), sizes)
     pairs = np.stack([roots, np.arange(len(roots))], axis=1).astype(np.uint64)
     groups: dict[int, list[int]] = {}
-    for number, nodes in components.grouped(np.array_split(pairs, parts), max_nodes=most):
+    for number, nodes in components.grouped(np.array_split(pairs, parts), max_nodes=max_nodes):
         groups.setdefault(number, []).extend(nodes.tolist())
     assert list(groups) == list(range(len(groups)))
     assert [node for nodes in groups.values() for node in nodes] == list(range(len(roots)))
     of = [sorted({int(roots[node]) for node in nodes}) for nodes in groups.values()]
     for group, next_group in itertools.pairwise(of):
-        assert sum(sizes[component] for component in [*group, next_group[0]]) > most  # as many as fit
+        assert sum(sizes[component] for component in [*group, next_group[0]]) > max_nodes  # as many as fit
         assert group[-1] < next_group[0]
-    assert all(len(group) == 1 or sum(sizes[component] for component in group) <= most for group in of)
+    assert all(len(group) == 1 or sum(sizes[component] for component in group) <= max_nodes for group in of)
 
 
 def test_labels_are_the_smallest_nodes() -> None:

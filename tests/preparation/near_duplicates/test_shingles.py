@@ -19,7 +19,7 @@ def test_each_run_of_words_is_a_shingle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_text", "second_text"),
     [
         ("Why not?", "why  NOT"),
         ("“why” — not…", "why not"),
@@ -27,12 +27,12 @@ def test_each_run_of_words_is_a_shingle() -> None:
         ("STRASSE frei", "straße frei"),
     ],
 )
-def test_case_marks_and_forms_do_not_count(one: str, other: str) -> None:
-    assert _of(one) == _of(other)
+def test_case_marks_and_forms_do_not_count(first_text: str, second_text: str) -> None:
+    assert _of(first_text) == _of(second_text)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_text", "second_text"),
     [
         ("a b c", "c b a"),
         ("ab c", "a bc"),
@@ -45,8 +45,8 @@ def test_case_marks_and_forms_do_not_count(one: str, other: str) -> None:
         ("abcdefgh12345678", "12345678abcdefgh"),
     ],
 )
-def test_different_words_have_different_shingles(one: str, other: str) -> None:
-    assert _of(one) != _of(other)
+def test_different_words_have_different_shingles(first_text: str, second_text: str) -> None:
+    assert _of(first_text) != _of(second_text)
 
 
 def test_a_short_text_is_one_shingle_and_an_empty_one_none() -> None:

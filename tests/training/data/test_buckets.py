@@ -108,9 +108,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("options", "how", "message"), REFUSED, ids=[row[2][0] for row in REFUSED])
-def test_what_cannot_be_parted_is_refused(tmp_path, options, how, message):
-    write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | how))
+@pytest.mark.parametrize(("options", "dataset_options", "message"), REFUSED, ids=[row[2][0] for row in REFUSED])
+def test_what_cannot_be_parted_is_refused(tmp_path, options, dataset_options, message):
+    write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | dataset_options))
     with raises(T5prepError, *message):
         train_batches(str(tmp_path), global_batch=2, seed=0, **options)
 

@@ -64,17 +64,17 @@ def test_an_epoch_with_faults_is_that_of_the_disk(front, bucket, tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
+    ("deleted_file", "message"),
     [
         ("train.tfrecord-00003-of-00008", ("dataset.altered", "00003-of-00008", "missing")),
         ("manifest.json", ("dataset.missing-manifest", "manifest.json")),
     ],
 )
-def test_nothing_is_read_of_what_is_not_whole(front, bucket, tmp_path, gone, said):
+def test_nothing_is_read_of_what_is_not_whole(front, bucket, tmp_path, deleted_file, message):
     write(tmp_path / "data", {"train": [9] * 8})
     upload(tmp_path / "data", f"{bucket}/data")
-    gcs.delete(f"{bucket}/data/{gone}")
-    with raises(DatasetError, *said):
+    gcs.delete(f"{bucket}/data/{deleted_file}")
+    with raises(DatasetError, *message):
         ids(f"{bucket}/data", 1)
     assert not reads(front)
 

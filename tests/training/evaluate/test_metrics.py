@@ -135,7 +135,7 @@ def test_rouge_of_canonically_equal_texts_is_one(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "said", "overlap"),
+    ("right", "prediction", "overlap"),
     [
         ("今天天气很好", "今天天气不好", 5 / 6),
         ("ข้าวเช้า", "ข้าวเย็น", 4 / 6),
@@ -144,10 +144,10 @@ def test_rouge_of_canonically_equal_texts_is_one(text: str) -> None:
     ],
 )
 def test_rouge_compares_letters_with_their_marks_where_words_are_not_divided(
-    right: str, said: str, overlap: float
+    right: str, prediction: str, overlap: float
 ) -> None:
     """Such a clause was one word, or was torn at its vowels."""
-    assert rouge([right], [said])["rouge1_f1"] == pytest.approx(overlap)
+    assert rouge([right], [prediction])["rouge1_f1"] == pytest.approx(overlap)
 
 
 @pytest.mark.parametrize("name", [name for name in LOCAL_METRICS if name.startswith("bleu")])

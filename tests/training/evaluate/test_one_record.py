@@ -31,19 +31,24 @@ def seen_by_batches(places: list[str], steps: int, **options) -> dict[str, list[
     return steps_by_id
 
 
-@pytest.mark.parametrize("how", ["plain", "buckets", "mixture"])
-def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("variant", ["plain", "buckets", "mixture"])
+def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, variant: str) -> None:
     places = [toy_runs.classes(tmp_path / "one", rows=130)]
-    if how == "mixture":
+    if variant == "mixture":
         places.append(toy_runs.classes(tmp_path / "two", rows=90, seed=3))
-    buckets = ["24x2", "32x2"] if how == "buckets" else []
+    buckets = ["24x2", "32x2"] if variant == "buckets" else []
     settings = build(
         {"model": "m", "data": tuple(places), "out": "r", "batch": 8, "seed": 4, "buckets": tuple(buckets)}
     )
     opened = opening.open_splits(places, "train")
     rates = [one.records for one in opened]
     batches = seen_by_batches(
-        places, 60, global_batch=8, seed=4, rates=rates if how == "mixture" else None, buckets=parse_buckets(buckets)
+        places,
+        60,
+        global_batch=8,
+        seed=4,
+        rates=rates if variant == "mixture" else None,
+        buckets=parse_buckets(buckets),
     )
     every = [RowTracer(Dataset(path)) for path in places]
     for id in random.Random(1).sample(sorted(batches), 25):

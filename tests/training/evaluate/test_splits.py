@@ -52,10 +52,10 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("here", [".", "runs", "runs/both"])
-def test_all_splits_of_all_datasets_from_any_folder(scored: Path, monkeypatch: pytest.MonkeyPatch, here: str) -> None:
-    monkeypatch.chdir(scored / here)
-    model = os.path.relpath(scored / "runs" / "both") if here != "runs/both" else str(scored / "runs" / "both")
+@pytest.mark.parametrize("folder", [".", "runs", "runs/both"])
+def test_all_splits_of_all_datasets_from_any_folder(scored: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    monkeypatch.chdir(scored / folder)
+    model = os.path.relpath(scored / "runs" / "both") if folder != "runs/both" else str(scored / "runs" / "both")
     command = ["eval", "--model", model, "--split", "test", "--split", "train", "--json"]
     report = json.loads(CliRunner().invoke(cli.main, command, catch_exceptions=False).stdout)
     losses = [(Path(part["data"]).name, part["split"], part["metrics"]["loss"]) for part in report["evaluations"]]

@@ -30,13 +30,13 @@ def device(weights: dict[str, Any] | None = None, **options: Any) -> Device:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("place", [0, -1])
-def test_weights_that_are_not_numbers_are_named(value: float, place: int) -> None:
+@pytest.mark.parametrize("index", [0, -1])
+def test_weights_that_are_not_numbers_are_named(value: float, index: int) -> None:
     """Wherever they stand: a minimum that XLA computes in steps of several values passes over some of them."""
     weights = random_weights(CONFIG, seed=0)
     name = max(weights, key=lambda name: weights[name].size)
     weights[name] = np.array(weights[name])
-    weights[name].flat[place] = value
+    weights[name].flat[index] = value
     with raises(UsageError, "weights.nonfinite", str(name)):
         device(weights)
 

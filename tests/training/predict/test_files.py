@@ -43,10 +43,10 @@ def test_on_a_file_system_without_locks_answers_are_written_all_the_same(
     assert (tmp_path / "answers.txt").read_text() == "one\n"
 
 
-@pytest.mark.parametrize("place", ["/", "."])
-def test_a_directory_is_no_place_for_answers(place: str) -> None:
+@pytest.mark.parametrize("path", ["/", "."])
+def test_a_directory_is_no_place_for_answers(path: str) -> None:
     with raises(OutputError, "output.directory"):
-        AnswerFile(Path(place), identity={})
+        AnswerFile(Path(path), identity={})
 
 
 def test_a_run_without_answers_removes_its_file_while_it_holds_it(

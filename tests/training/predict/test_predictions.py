@@ -129,31 +129,33 @@ def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
         predict_all("so_quality", table, records="data[]")
 
 
-@pytest.mark.parametrize("how", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"])
-def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"]
+)
+def test_whatever_prepare_reads(copies: None, tmp_path: Path, kind: str) -> None:
     rows = [{"Id": str(i), "Title": f"café {i}", "Body": "b"} for i in range(5)]
     text = "Id,Title,Body\n" + "".join(f"{r['Id']},{r['Title']},{r['Body']}\n" for r in rows)
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     path, options = tmp_path / "rows.csv", {}
-    if how == "csv.gz":
+    if kind == "csv.gz":
         (path := tmp_path / "rows.csv.gz").write_bytes(gzip.compress(text.encode()))
-    elif how == "tsv":
+    elif kind == "tsv":
         (path := tmp_path / "rows.tsv").write_text(text.replace(",", "\t"), encoding="utf-8")
-    elif how == "jsonl":
+    elif kind == "jsonl":
         (path := tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
-    elif how == "json":
+    elif kind == "json":
         (path := tmp_path / "rows").write_text(lines, encoding="utf-8")
         options = {"format": "jsonl"}
-    elif how == "parquet":
+    elif kind == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path := tmp_path / "rows.parquet")
-    elif how == "directory":
+    elif kind == "directory":
         path = tmp_path / "folder"
         path.mkdir()
         (path / "a.csv").write_text(text, encoding="utf-8")
-    elif how in ("utf-16", "cp1252"):
-        path.write_text(text, encoding=how)
-        options = {"encoding": "utf-8" if how == "utf-16" else how}
-    if how == "piped":
+    elif kind in ("utf-16", "cp1252"):
+        path.write_text(text, encoding=kind)
+        options = {"encoding": "utf-8" if kind == "utf-16" else kind}
+    if kind == "piped":
         result = CliRunner().invoke(
             cli.main, ["predict", "--model", "so_quality", "--format", "csv", "--to", "jsonl"], catch_exceptions=False,
             input=gzip.compress(text.encode()),
@@ -243,18 +245,18 @@ def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"batch": 0}, "--batch 0: it is at least 1"),
         ({"long": "splitt"}, '--long "splitt": it is one of cut, split, refuse. Did you mean "split"?'),
         ({"limit": -1}, "--limit -1: it is at least 1"),
     ],
 )
-def test_options_from_python_are_checked(copies: None, tmp_path: Path, options: dict[str, Any], said: str) -> None:
+def test_options_from_python_are_checked(copies: None, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     (tmp_path / "lines.txt").write_text("a\n")
     with pytest.raises(UsageError) as raised:
         start_predictions("diacritics_ro", tmp_path / "lines.txt", **options)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_rows_of_like_lengths_share_a_batch(copies: None, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_every_file_arrives_in_one_commit(
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "said"),
+    ("status", "error", "message"),
     [
         (401, UsageError, ("hub.missing-login",)),
         (403, OutputError, ("hub.missing-permission", "403")),
@@ -53,10 +53,10 @@ def test_who_may_not_write(
     exported: str,
     status: int,
     error: type,
-    said: tuple[str, ...],
+    message: tuple[str, ...],
 ) -> None:
     hub_that_takes.status = status
-    with raises(error, *said) as raised:
+    with raises(error, *message) as raised:
         push(exported, repo="me/model")
     assert "hf_planted" not in str(raised.value)
 

@@ -70,7 +70,7 @@ def with_entry(path: Path, **entry: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "message"),
     [
         (lambda folder: (folder / ".zarray").unlink(), ("weights.missing-file",)),
         (lambda folder: (folder / ".zarray").write_text("{"), ("weights.damaged", "zarray is damaged")),
@@ -104,12 +104,12 @@ def with_entry(path: Path, **entry: Any) -> None:
     ],
 )
 def test_a_damaged_checkpoint_of_t5x_is_one_sentence(
-    tmp_path: Path, harm: Callable[[Path], object], said: tuple[str, ...]
+    tmp_path: Path, harm: Callable[[Path], object], message: tuple[str, ...]
 ) -> None:
     tensors = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
     model_formats.write_t5x(tmp_path, tensors, kind="zarr")
     harm(tmp_path / "target.encoder.layers_0.mlp.wo.kernel")
-    with raises(UsageError, *said) as raised:
+    with raises(UsageError, *message) as raised:
         np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
     assert str(tmp_path) in str(raised.value)
 
@@ -121,7 +121,7 @@ def array(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("chunked", "said"),
+    ("chunked", "message"),
     [
         (b"\x81\xb9__msgpack_chunked_array__\xc3", "an array of it is damaged"),
         (b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x81\xa2\xc2\xb2\x03\xa6chunks\x80", "has no values"),
@@ -132,10 +132,10 @@ def array(content: bytes) -> bytes:
         ),
     ],
 )
-def test_an_array_in_chunks_that_is_none_is_refused(model: Path, chunked: bytes, said: str) -> None:
+def test_an_array_in_chunks_that_is_none_is_refused(model: Path, chunked: bytes, message: str) -> None:
     """It lacks its shape, has a name that is a digit and no number, or has pieces that end within a value."""
     (model / "flax_model.msgpack").write_bytes(b"\x81\xa6shared\x81\xa9embedding" + chunked)
-    refused(model, said)
+    refused(model, message)
 
 
 def test_a_checkpoint_of_tensorflow_is_none_of_t5x(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ _STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "message"),
     [
         (_TENSOR + _STATE, "sets the state"),
         (_STORAGE % b"X\x01\0\0\x000" + _STATE, "sets the state"),
@@ -228,13 +228,15 @@ _STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
         "pairs",
     ],
 )
-def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Path, content: bytes, why: str) -> None:
+def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(
+    model: Path, content: bytes, message: str
+) -> None:
     write_archive(model / "pytorch_model.bin", b"\x80\x02" + content + b".")
-    refused(model, why)
+    refused(model, message)
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "message"),
     [
         ({"offset": 1}, "beyond its storage"),
         ({"offset": -1}, "beyond its storage"),
@@ -245,10 +247,10 @@ def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Pa
         ({"key": "nowhere"}, "lacks a storage"),
     ],
 )
-def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any], why: str) -> None:
+def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any], message: str) -> None:
     arguments = {"key": "0", "shape": (40, 8), **change}
     write_archive(model / "pytorch_model.bin", pickled({**state(), "shared.weight": tensor(**arguments)}))
-    refused(model, why)
+    refused(model, message)
 
 
 def test_compressed_and_big_endian_archives_are_refused(model: Path) -> None:
@@ -351,7 +353,7 @@ def test_a_compressed_byteorder_is_refused_before_it_is_unpacked(model: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("keys", "count", "why"),
+    ("keys", "count", "message"),
     [
         (None, 0, "does not list its storages"),
         ({"0": 1}, 0, "does not list its storages"),
@@ -361,11 +363,13 @@ def test_a_compressed_byteorder_is_refused_before_it_is_unpacked(model: Path) ->
         (["0"], -1, "is cut short"),
     ],
 )
-def test_storages_of_the_old_format_that_cannot_be_are_refused(model: Path, keys: Any, count: int, why: str) -> None:
+def test_storages_of_the_old_format_that_cannot_be_are_refused(
+    model: Path, keys: Any, count: int, message: str
+) -> None:
     parts = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
     content = b"".join(pickle.dumps(part, 2) for part in parts) + pickled(state()) + pickle.dumps(keys, 2)
     (model / "pytorch_model.bin").write_bytes(content + struct.pack("<q", count) + bytes(64))
-    refused(model, why)
+    refused(model, message)
 
 
 def test_buffers_of_whole_numbers_are_passed_over_in_a_pickle(model: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_shape_fetches_the_config_alone(internet: Internet) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted"),
+    ("kind", "expected"),
     [
         ("t5/flax", ["flax_model.msgpack"]),
         (
@@ -56,12 +56,12 @@ def test_a_shape_fetches_the_config_alone(internet: Internet) -> None:
     ],
 )
 def test_only_the_files_of_one_format_are_fetched(
-    internet: Internet, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: list[str]
+    internet: Internet, monkeypatch: pytest.MonkeyPatch, kind: str, expected: list[str]
 ) -> None:
     unused_files = {"rust_model.ot": b"", "opt_state.msgpack": b"", "README.md": b"", "training_args.bin": b""}
     publish(internet, golden(kind) | unused_files)
     weights = load_weights(NAME)[1]
-    assert sorted(fetched(internet)) == ["config.json", *wanted]
+    assert sorted(fetched(internet)) == ["config.json", *expected]
     assert np.array_equal(weights["shared"], load_weights(GOLDEN / kind)[1]["shared"])
     # What was fetched is there when the network is not.
     internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
@@ -71,7 +71,7 @@ def test_only_the_files_of_one_format_are_fetched(
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({}, ("model.missing-config",)),
         ({"config.json": b"{"}, ("model.invalid-config",)),
@@ -89,9 +89,11 @@ def test_only_the_files_of_one_format_are_fetched(
         ),
     ],
 )
-def test_errors_name_the_model_and_no_cache(internet: Internet, files: dict[str, bytes], said: tuple[str, ...]) -> None:
+def test_errors_name_the_model_and_no_cache(
+    internet: Internet, files: dict[str, bytes], message: tuple[str, ...]
+) -> None:
     publish(internet, files)
-    with raises(UsageError, *said) as raised:
+    with raises(UsageError, *message) as raised:
         load_weights(NAME)
     assert NAME in str(raised.value)
     assert "snapshots" not in str(raised.value)

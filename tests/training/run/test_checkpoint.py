@@ -205,14 +205,14 @@ def test_a_damaged_checkpoint_that_is_needed_is_named_and_kept(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "warns"), [(2, 4, True), (4, 2, True), (2, 2, False), (0, 2, False), (2, 0, False)]
+    ("saved_processors", "now", "warns"), [(2, 4, True), (4, 2, True), (2, 2, False), (0, 2, False), (2, 0, False)]
 )
-def test_another_number_of_processors_is_a_warning(before: int, now: int, warns: bool) -> None:
-    state = dataclasses.replace(_state(1), processors=before)
+def test_another_number_of_processors_is_a_warning(saved_processors: int, now: int, warns: bool) -> None:
+    state = dataclasses.replace(_state(1), processors=saved_processors)
     warning = checkpoints.other_processors(state, now)
     assert bool(warning) == warns
     if warns:
-        assert f"began with {before} processors, and now it may use {now}" in warning
+        assert f"began with {saved_processors} processors, and now it may use {now}" in warning
 
 
 def test_another_run_is_refused() -> None:

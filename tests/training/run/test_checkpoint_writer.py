@@ -73,11 +73,11 @@ def _noticed(run: str, action: str) -> None:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("how", ["check", "save", "describe", "end"])
-def test_an_error_of_the_thread_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+@pytest.mark.parametrize("action", ["check", "save", "describe", "end"])
+def test_an_error_of_the_thread_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     monkeypatch.setattr(checkpoint_tensors, "write", _full)
     with raises(OutputError, "output.unwritable", "checkpoints/00000001"):
-        _noticed(str(tmp_path), how)
+        _noticed(str(tmp_path), action)
     assert checkpoints.list_checkpoints(str(tmp_path)) == []
 
 

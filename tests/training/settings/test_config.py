@@ -44,7 +44,7 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"batchsize": "3"}, 'no setting "batchsize". Did you mean "batch"?'),
         ({"learning-rate": "1"}, 'Did you mean "learning_rate"?'),
@@ -94,10 +94,10 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
         ({"decay_rate": 0}, "decay_rate is 0.0, and must be above 0"),
     ],
 )
-def test_mistakes(values: dict, said: str) -> None:
+def test_mistakes(values: dict, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         configs.build(values)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", float("nan"), float("inf")])
@@ -192,7 +192,7 @@ def test_what_may_change_between_two_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"weight_decay": 0.1}, "weight_decay is 0.1, and does nothing with optimizer=adafactor. Leave it out, or"),
         ({"beta1": 0.5}, "--set optimizer=adamw"),
@@ -209,10 +209,10 @@ def test_what_may_change_between_two_starts() -> None:
         ({"data": "a", "rates": "1"}, "does nothing with a single dataset"),
     ],
 )
-def test_settings_that_do_nothing_are_refused(values: dict, said: str) -> None:
+def test_settings_that_do_nothing_are_refused(values: dict, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         configs.build(values)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
@@ -226,7 +226,7 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "splits", "change", "said"),
+    ("values", "splits", "change", "message"),
     [
         ({"patience": 3}, ["train"], {}, ("setting.inapplicable", "patience", "3", "validation")),
         ({"generate": True}, ["train"], {}, ("setting.inapplicable", "generate", "True")),
@@ -246,20 +246,20 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
     ],
 )
 def test_settings_that_do_nothing_with_the_data_are_refused(
-    tmp_path, values: dict, splits: list, change: dict, said: tuple[str, ...]
+    tmp_path, values: dict, splits: list, change: dict, message: tuple[str, ...]
 ) -> None:
     manifest = toy_dataset.write(tmp_path, {split: [4] for split in splits})
     manifest = dataclasses.replace(manifest, settings=dataclasses.replace(manifest.settings, **change))
     config = configs.build(values)
-    if not said:
+    if not message:
         checks.check_data(config, [manifest])
         return
-    with raises(UsageError, *said):
+    with raises(UsageError, *message):
         checks.check_data(config, [manifest])
 
 
 @pytest.mark.parametrize(
-    ("metric", "task", "longest", "generate", "said"),
+    ("metric", "task", "longest", "generate", "message"),
     [
         (
             "em",
@@ -283,7 +283,7 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
     ],
 )
 def test_a_metric_that_no_evaluation_will_have_is_refused(
-    tmp_path, metric: str, task: list, longest: int, generate: bool, said: str
+    tmp_path, metric: str, task: list, longest: int, generate: bool, message: str
 ) -> None:
     manifest = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
     split = dataclasses.replace(manifest.splits["validation"], lengths={"step": [16, 4], "joint": [[16, longest, 4]]})
@@ -294,10 +294,10 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
         splits={**manifest.splits, "validation": split},
     )
     config = configs.build({"metric": metric, "generate": generate})
-    if not said:
+    if not message:
         checks.check_data(config, [manifest])
         return
-    with raises(UsageError, *said):
+    with raises(UsageError, *message):
         checks.check_data(config, [manifest])
 
 

@@ -58,7 +58,9 @@ REFUSED_BY_KIND = {"labels": {"label_smoothing", "z_loss"}, "number": {"label_sm
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def given(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+def kind_and_settings(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, Any]]:
     """A kind of target, and the settings of its shortest run."""
     kind, folder = request.param, tmp_path_factory.mktemp("settings")
     data, words = folder / "data", encoders.bert(folder / "bert")
@@ -128,9 +130,9 @@ def test_the_table_has_every_setting_that_decides_the_weights() -> None:
 
 
 @pytest.mark.slow
-def test_every_setting_changes_the_weights_or_is_refused(given: tuple[str, dict[str, Any]]) -> None:
+def test_every_setting_changes_the_weights_or_is_refused(kind_and_settings: tuple[str, dict[str, Any]]) -> None:
     """Each setting of training, for each kind of target, changes the weights or is refused by name."""
-    kind, settings = given
+    kind, settings = kind_and_settings
     unchanged: dict[str, np.ndarray] = {}
     refused = set()
     for name in changed_for(kind):
@@ -147,8 +149,10 @@ def test_every_setting_changes_the_weights_or_is_refused(given: tuple[str, dict[
     assert refused == REFUSED | REFUSED_BY_KIND.get(kind, set())
 
 
-def test_settings_of_generated_answers_are_refused_where_none_are_generated(given: tuple[str, dict[str, Any]]) -> None:
-    kind, settings = given
+def test_settings_of_generated_answers_are_refused_where_none_are_generated(
+    kind_and_settings: tuple[str, dict[str, Any]],
+) -> None:
+    kind, settings = kind_and_settings
     manifest = open_splits(settings["data"], "train")[0].manifest
     if kind == "text":
         checks.check_data(build(settings, {"generate": True, "beams": 2}), [manifest])

@@ -20,7 +20,7 @@ def make_device_memory(**changes: int) -> DeviceMemory:
 
 
 @pytest.mark.parametrize(
-    ("reason", "settings", "changes", "said"),
+    ("reason", "settings", "changes", "phrases"),
     [
         # 23.3 GiB of activations, 14.75 GiB of room: half of them, and the gradients' sum, fit.
         (OF_TPU, {}, {}, ["24.26 GiB of 15.75 GiB", "accumulate=2,", "remat=true (", "1/2", "shard=2"]),
@@ -33,11 +33,11 @@ def make_device_memory(**changes: int) -> DeviceMemory:
         (OF_GPU, {"remat": True}, {"weights": 50 * GIB, "capacity": 40 * GIB, "devices": 1}, ["needs larger devices"]),
     ],
 )
-def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict, said: list[str]) -> None:
+def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict, phrases: list[str]) -> None:
     sentence = memory.sentence(reason, configs.build({"batch": 64, **settings}), make_device_memory(**changes))
-    for words in said:
+    for words in phrases:
         assert words in sentence, sentence
-    assert ("accumulate" in sentence) == any("accumulate" in words for words in said)
+    assert ("accumulate" in sentence) == any("accumulate" in words for words in phrases)
 
 
 def test_running_out_of_memory_is_our_error_and_other_errors_stay() -> None:

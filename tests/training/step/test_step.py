@@ -74,7 +74,7 @@ STEPS, OPTIONS = 2, {"clip_norm": 0.5, "label_smoothing": 0.1, "z_loss": 1e-3}
 
 
 @pytest.fixture(scope="module")
-def whole():
+def undivided_run():
     """What a run does whose batches are not divided."""
     tf.config.run_functions_eagerly(True)
     try:
@@ -84,8 +84,8 @@ def whole():
 
 
 @pytest.mark.parametrize(("replicas", "accumulation"), [(1, 4), (4, 1), (2, 2)])
-def test_replicas_and_accumulation_change_nothing(replicas, accumulation, whole, eagerly):
-    expected, weights = whole
+def test_replicas_and_accumulation_change_nothing(replicas, accumulation, undivided_run, eagerly):
+    expected, weights = undivided_run
     ours, our_weights = train(STEPS, **OPTIONS, replicas=replicas, accumulate=accumulation)
     assert expected[0]["targets"] == 6 * 5 - 3
     assert expected[-1]["loss"] < expected[0]["loss"]
