@@ -289,7 +289,7 @@ class Lines:
         kinds: list[Callable[[], list[str]]] = [
             *(self._prepare,) * 4,
             *(self._dataset,) * 3,
-            *(self._tokenizer, self._other),
+            *(self._tokenizer, self._other_line),
             *((self._train, self._model, self._model, self._model) if self.training else ()),
         ]
         words = self.draw.choice(kinds)()
@@ -374,7 +374,7 @@ class Lines:
         name = self.draw.choice(self.tokenizers)
         return ["tokenizer", "check", f"{{{name}}}", "--source", self._source(), "--column", "Title"]
 
-    def _other(self) -> list[str]:
+    def _other_line(self) -> list[str]:
         return self.draw.choice(
             [
                 ["tasks"],

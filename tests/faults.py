@@ -56,10 +56,10 @@ def library(folder: Path) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class CommandResult:
-    """How a command ended: its exit code (or -9), what it said, and how many calls it made under the folder."""
+    """How a command ended: its exit code (or -9), its output, and how many calls it made under the folder."""
 
     code: int
-    said: str
+    output: str
     calls: int
 
 
@@ -87,12 +87,12 @@ class Commands:
         self._process.wait(300)
 
     def __call__(
-        self, line: list[str], work_folder: Path, *, at: int = 0, kind: str = "kill", on: bool = False
+        self, line: list[str], work_folder: Path, *, fault_number: int = 0, kind: str = "kill", on: bool = False
     ) -> CommandResult:
-        """Run a command with a fault of the `at`th call under a folder; 0 is none."""
+        """Run a command with a fault of the `fault_number`th call under a folder; 0 is none."""
         work_folder.mkdir(parents=True, exist_ok=True)
         state = self._folder / "calls"
-        state.write_bytes(_STATE.pack(0, at, KINDS[kind], on, f"{work_folder}/".encode()))
+        state.write_bytes(_STATE.pack(0, fault_number, KINDS[kind], on, f"{work_folder}/".encode()))
         output_path = self._folder / "said"
         request = {"line": line, "state": str(state), "said": str(output_path), "cache": str(work_folder / "cache")}
         assert self._process.stdin
@@ -174,18 +174,18 @@ def _waited(child: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A command: `line` of the folder where it works (and of its bucket), `found` what it made, by name.
+    """A command: `line` of the folder where it works (and of its bucket), `read_files` returns what it made, by name.
 
-    `whole` says of what is found whether it claims to be a whole result, which must then be right. `before` is laid into the
-    folder before; `bucket` says that it works with one.
+    `is_complete` says of these files whether they claim to be a whole result, which must then be right. `lay_inputs` writes
+    what is in the folder beforehand; `bucket` says that it works with one.
     """
 
     name: str
     line: Callable[[Path, str], list[str]]
-    found: Callable[[Path, str], dict[str, bytes]]
-    whole: Callable[[dict[str, bytes]], bool]
+    read_files: Callable[[Path, str], dict[str, bytes]]
+    is_complete: Callable[[dict[str, bytes]], bool]
     bucket: bool = False
-    before: Callable[[Path], None] = lambda folder: None
+    lay_inputs: Callable[[Path], None] = lambda folder: None
     training: bool = False
 
 
@@ -240,7 +240,7 @@ def scenarios(good: Path) -> list[Scenario]:
             lambda f, _: prepare(f"{f}/data", "--seed", "1", "--overwrite"),
             data,
             _has_manifest,
-            before=lambda f: shutil.copytree(good / "data", f / "data") and None,
+            lay_inputs=lambda f: shutil.copytree(good / "data", f / "data") and None,
         ),
         Scenario(
             "prepare to a bucket",
@@ -311,12 +311,12 @@ class Harness:
         return [scenario for scenario in scenarios(self.good) if self.front or not scenario.bucket]
 
     @contextlib.contextmanager
-    def _place(self, scenario: Scenario) -> Iterator[tuple[Path, str]]:
+    def _reset_folder(self, scenario: Scenario) -> Iterator[tuple[Path, str]]:
         """A fresh folder with what lies there before, and a fresh bucket."""
         work_folder, bucket = self.folder / "work", ""
         shutil.rmtree(work_folder, ignore_errors=True)
         work_folder.mkdir()
-        scenario.before(work_folder)
+        scenario.lay_inputs(work_folder)
         if (programs := self.folder / "programs" / scenario.name).exists():
             shutil.copytree(programs, work_folder / "cache" / "programs")
         if scenario.bucket:
@@ -330,12 +330,12 @@ class Harness:
     def golden(self, scenario: Scenario) -> tuple[dict[str, bytes], int, int]:
         """What the command makes without faults, how many calls it makes, and how many requests."""
         if scenario.name not in self._golden:
-            with self._place(scenario) as (work_folder, bucket):
-                earlier_requests = len(self.front.seen) if self.front else 0
+            with self._reset_folder(scenario) as (work_folder, bucket):
+                earlier_requests = len(self.front.requests) if self.front else 0
                 result = self.run(scenario.line(work_folder, bucket), work_folder)
-                assert result.code == 0, result.said
-                requests = len(self.front.seen) - earlier_requests if self.front else 0
-                files = scenario.found(work_folder, bucket)
+                assert result.code == 0, result.output
+                requests = len(self.front.requests) - earlier_requests if self.front else 0
+                files = scenario.read_files(work_folder, bucket)
                 assert files
                 if (programs := work_folder / "cache" / "programs").exists():  # compiled once for all seeds
                     shutil.copytree(programs, self.folder / "programs" / scenario.name, dirs_exist_ok=True)
@@ -353,8 +353,8 @@ class Harness:
         fault, on, fault_number = draw.choice(list(KINDS)), draw.random() < 0.4, draw.randint(1, max(calls, 1))
         of_network = scenario.bucket and draw.random() < 0.7
         description = f"{scenario.name} {number}: "
-        with self._place(scenario) as (work_folder, bucket):
-            initial_files = self._without_place(scenario.found(work_folder, bucket), work_folder, bucket)
+        with self._reset_folder(scenario) as (work_folder, bucket):
+            initial_files = self._without_place(scenario.read_files(work_folder, bucket), work_folder, bucket)
             line = scenario.line(work_folder, bucket)
             if of_network:
                 fault, fault_number = draw.choice([*NETWORK, "kill"]), draw.randint(1, requests)
@@ -364,30 +364,29 @@ class Harness:
             else:
                 on &= fault in ("disk full", "error of the disk")
                 description += f"{fault} at call {fault_number} of {calls}{' and from then on' if on else ''}"
-                first = self.run(line, work_folder, at=fault_number, kind=fault, on=on)
+                first = self.run(line, work_folder, fault_number=fault_number, kind=fault, on=on)
             self.codes.append(first.code)
-            files = self._without_place(scenario.found(work_folder, bucket), work_folder, bucket)
+            files = self._without_place(scenario.read_files(work_folder, bucket), work_folder, bucket)
             if wrong := _wrong_end(first, killed=fault in ("kill", "torn write")):
                 return f"{description}\n{wrong}"
             # What could not be removed is marked as unfinished, and the next run removes it.
             finished_files = {name: content for name, content in files.items() if not name.startswith(".unfinished-")}
             if first.code == 0 and finished_files != expected:
-                return f"{description}\nexit code 0, and other bytes: {_differ(files, expected)}\n{first.said}"
+                return f"{description}\nexit code 0, and other bytes: {_differ(files, expected)}\n{first.output}"
             claims = {name: content for name, content in files.items() if name in expected}
             if (
-                scenario.whole(files)
+                scenario.is_complete(files)
                 and claims != expected
                 and any(initial_files.get(n) != c for n, c in finished_files.items())
             ):
-                return f"{description}\nsomething false is there: {_differ(files, expected)}\n{first.said}"
+                return f"{description}\nsomething false is there: {_differ(files, expected)}\n{first.output}"
             retry_result = self.run(line, work_folder)
-            files = self._without_place(scenario.found(work_folder, bucket), work_folder, bucket)
+            files = self._without_place(scenario.read_files(work_folder, bucket), work_folder, bucket)
             if retry_result.code:
-                return (
-                    f"{description}\n{first.said}\n--- given again: exit code {retry_result.code}\n{retry_result.said}"
-                )
+                return f"{description}\n{first.output}\n--- given again: exit code {retry_result.code}\n{retry_result.output}"
             if files != expected:
-                return f"{description}\n{first.said}\n--- given again: other bytes: {_differ(files, expected)}\n{retry_result.said}"
+                difference = f"other bytes: {_differ(files, expected)}"
+                return f"{description}\n{first.output}\n--- given again: {difference}\n{retry_result.output}"
         return ""
 
     def _with_front(
@@ -438,9 +437,9 @@ def _wrong_end(result: CommandResult, *, killed: bool) -> str:
     """What is wrong with how a command ended; "" for exit code 0, for one sentence, and for a kill that was meant."""
     if result.code == 0 or (killed and result.code == KILLED):
         return ""
-    sentences = [line for line in result.said.splitlines() if line.startswith("Error: ")]
-    if result.code != 1 or len(sentences) != 1 or "Traceback" in result.said:
-        return f"exit code {result.code}\n{result.said}"
+    sentences = [line for line in result.output.splitlines() if line.startswith("Error: ")]
+    if result.code != 1 or len(sentences) != 1 or "Traceback" in result.output:
+        return f"exit code {result.code}\n{result.output}"
     return ""
 
 

@@ -38,12 +38,12 @@ def featurizer(
 def featurized(featurize: Featurizer, examples: Sequence[Example]) -> list[ExampleFeatures | Reject]:
     """The features of each example, or why it has none."""
     table = example_table.made_of(range(len(examples)), examples)
-    targets = pa.array([one.targets for one in examples], pa.large_string())
+    targets = pa.array([example.targets for example in examples], pa.large_string())
     feature_columns = featurize(example_table.inputs_of(table), targets)
     counts = (
         column.tolist() for column in (feature_columns.tokens, feature_columns.target_tokens, feature_columns.markup)
     )
-    ids = ([one.tolist() for one in lists.to_arrays()] for lists in (feature_columns.inputs, feature_columns.labels))
+    ids = ([ids.tolist() for ids in lists.to_arrays()] for lists in (feature_columns.inputs, feature_columns.labels))
     return [
         Reject(feature_columns.reasons[row]) if row in feature_columns.reasons else ExampleFeatures(*features)
         for row, features in enumerate(zip(*ids, *counts, strict=True))

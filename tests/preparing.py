@@ -25,7 +25,7 @@ def request(
     tokenizer: Path | str,
     options: Mapping[str, Any] | None = None,
     arguments: Sequence[str] = (),
-    kept: Path | None = None,
+    cache: Path | None = None,
     **choices: Any,
 ) -> PrepareRequest:
     """What is asked of a preparation; `choices` are those of how it runs and those of every task."""
@@ -34,7 +34,7 @@ def request(
     run = {key: choices.pop(key) for key in list(choices) if key in RunOptions.__dataclass_fields__}
     settings = task_settings.requested(chosen, choices)
     request_fields = (definition, chosen, settings, source, str(tokenizer), str(out))
-    return PrepareRequest(*request_fields, RunOptions(**run), arguments, kept)
+    return PrepareRequest(*request_fields, RunOptions(**run), arguments, cache)
 
 
 def prepared(

@@ -49,7 +49,7 @@ class Command(NamedTuple):
 
     program: str
     arguments: list[str]
-    given: str = ""
+    stdin: str = ""
 
 
 def codes(*languages: str) -> list[Code]:

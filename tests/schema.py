@@ -23,8 +23,8 @@ def problems(value: Any, schema: Any = SCHEMA, path: str = "") -> list[str]:
     if "$ref" in schema:
         return problems(value, SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], path)
     if "anyOf" in schema:
-        problem_lists = [problems(value, one, path) for one in schema["anyOf"]]
-        return [] if any(not one for one in problem_lists) else problem_lists[0]
+        problem_lists = [problems(value, subschema, path) for subschema in schema["anyOf"]]
+        return [] if any(not problem_list for problem_list in problem_lists) else problem_lists[0]
     wrong = []
     if kind := schema.get("type"):
         number = isinstance(value, bool) and kind in ("integer", "number")
@@ -39,9 +39,9 @@ def problems(value: Any, schema: Any = SCHEMA, path: str = "") -> list[str]:
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         wrong += [f"{path}.{name}: missing" for name in schema.get("required", ()) if name not in value]
-        for name, one in value.items():
-            wrong += problems(one, properties.get(name, schema.get("additionalProperties", True)), f"{path}.{name}")
+        for name, entry in value.items():
+            wrong += problems(entry, properties.get(name, schema.get("additionalProperties", True)), f"{path}.{name}")
     if isinstance(value, list):
-        for i, one in enumerate(value):
-            wrong += problems(one, schema.get("items", True), f"{path}[{i}]")
+        for i, entry in enumerate(value):
+            wrong += problems(entry, schema.get("items", True), f"{path}[{i}]")
     return wrong

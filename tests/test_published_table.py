@@ -63,7 +63,7 @@ class Line(NamedTuple):
 
     theirs: str
     ours: tuple[str, ...]
-    why: str
+    reason: str
 
 
 def _table() -> dict[str, list[Line]]:
@@ -90,7 +90,7 @@ def test_the_table_is_whole() -> None:
         assert f"]({_address(name)})" in PAGE
         for line in lines:
             assert line.theirs, line
-            assert len(line.why) > 40, line
+            assert len(line.reason) > 40, line
     tasks = {
         shlex.split(command)[2]
         for lines in TABLE.values()
@@ -152,8 +152,8 @@ def _run(command: str, *options: str) -> str:
 
 def _of(system: str, *commands: str) -> list[str]:
     """Return a system's commands of t5prep, those named or all."""
-    said = [said for line in TABLE[system] for said in line.ours if said.startswith("t5prep ")]
-    return [command for command in said if not commands or shlex.split(command)[1] in commands]
+    documented = [command for line in TABLE[system] for command in line.ours if command.startswith("t5prep ")]
+    return [command for command in documented if not commands or shlex.split(command)[1] in commands]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -82,7 +82,7 @@ def _run(command: Command) -> str:
     arguments = readme.override(command.arguments, *QUICK.get(command.arguments[0], []))
     if command.arguments[:2] == ["tokenizer", "check"] or "epochs=3" in command.arguments:
         arguments = command.arguments
-    result = CliRunner().invoke(main, arguments, input=command.given, catch_exceptions=False)
+    result = CliRunner().invoke(main, arguments, input=command.stdin, catch_exceptions=False)
     differs = command.arguments[0] == "diff" and result.exit_code == 1
     assert result.exit_code == 0 or differs, (command, result.output)
     return result.output

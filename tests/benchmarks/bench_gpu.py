@@ -168,7 +168,7 @@ def compiling_of(log: str) -> str:
     )
     kernels = re.findall(r"PtxToCubin for jit_train_step [^\n]*#called: (\d+)", log)
     parts = [f"tuned: {' + '.join(tuned)}"] if tuned else []
-    parts += [f"{name} {took}" for name, took in times.items()]
+    parts += [f"{name} {duration}" for name, duration in times.items()]
     parts += [f"kernels: {kernels[-1]}"] if kernels else []
     return "; ".join(parts) or "nothing compiled"
 
@@ -204,15 +204,15 @@ def torch_step(case: Case, *, gpu: bool) -> str:
     first = time.monotonic() - since
     for _ in range(2):
         step().item()
-    took = []
+    durations = []
     for _ in range(5):
         start_time = time.perf_counter()
         for _ in range(10 if gpu else 1):
             loss = step()
         loss.item()
-        took.append((time.perf_counter() - start_time) / (10 if gpu else 1))
+        durations.append((time.perf_counter() - start_time) / (10 if gpu else 1))
     memory = torch.cuda.max_memory_allocated() / 2**30 if gpu else 0.0
-    return f"first step after {first:.1f} s, then {1e3 * statistics.median(took):.1f} ms each, {memory:.1f} GiB"
+    return f"first step after {first:.1f} s, then {1e3 * statistics.median(durations):.1f} ms each, {memory:.1f} GiB"
 
 
 def main() -> None:

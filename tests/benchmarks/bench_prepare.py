@@ -44,10 +44,10 @@ TASK = Task(to_example=to_example, columns=Columns(inputs=["Title", "Body"], tar
 class Form(NamedTuple):
     """A line of the bench: how the texts lie on disk, the task, and further options of prepare."""
 
-    what: str
+    description: str
     file: str
     task: str
-    more: tuple[str, ...] = ()
+    extra_options: tuple[str, ...] = ()
 
 
 # In `numbers.jsonl` id and label are numbers, which is how most tables have them.
@@ -75,7 +75,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             texts = corpus(name, Path(folder), megabytes=chosen.megabytes, times=chosen.times)
             for form in FORMS[:3]:
-                bench_stages.show(f"{name}, {form.what}", form.task, Path(folder) / form.file, texts, questions()[1])
+                bench_stages.show(
+                    f"{name}, {form.description}", form.task, Path(folder) / form.file, texts, questions()[1]
+                )
 
 
 def names() -> tuple[str, ...]:
@@ -98,8 +100,11 @@ def lines(*, pairs: int = 1, megabytes: int = 90, times: int = 1) -> Iterator[Li
                 forms.append(Form("CSV, a task in Python", "rows.csv", str(folder / "by_hand.py")))
             raw = [_raw(texts, model) for _ in range(pairs)]
             for form in forms:
-                took = [ours(form.task, folder / form.file, folder, model, "--fresh", *form.more) for _ in range(pairs)]
-                yield Line(f"{size}, {form.what}", FASTEST, list(zip(took, raw, strict=True)))
+                timings = [
+                    ours(form.task, folder / form.file, folder, model, "--fresh", *form.extra_options)
+                    for _ in range(pairs)
+                ]
+                yield Line(f"{size}, {form.description}", FASTEST, list(zip(timings, raw, strict=True)))
             if name != names()[0]:
                 continue
             file = folder / "rows.csv"
@@ -160,11 +165,11 @@ def _raw(texts: list[str], model: Path) -> Seconds:
 
     encode = sentencepiece.SentencePieceProcessor(model_file=str(model)).encode
     forms: tuple[object, ...] = (int, "numpy")
-    took = [
+    timings = [
         processor_time.of_call(lambda form=form: encode(texts, num_threads=os.cpu_count(), return_type=form))
         for form in forms
     ]
-    return min(took)
+    return min(timings)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: 
             ),
         }
         for name, (ours, theirs) in pairs.items():
-            took = [(seconds_of(ours(number), steps), seconds_of(theirs(), steps)) for number in range(rounds)]
-            yield Line(f"reading {steps} batches, {name}", "`TFRecordDataset` with `parse_example`, in order", took)
+            timings = [(seconds_of(ours(number), steps), seconds_of(theirs(), steps)) for number in range(rounds)]
+            yield Line(f"reading {steps} batches, {name}", "`TFRecordDataset` with `parse_example`, in order", timings)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Peak(NamedTuple):
 
     first: int
     worker: int
-    together: int
+    total: int
 
 
 def few_words(row: int) -> str:
@@ -180,8 +180,8 @@ def join(links: int) -> None:
 ROWS_A_SKETCH, SHINGLES = 5_000, 8
 
 
-def search(rows: int, *, alike: str) -> None:
-    """Search near-duplicates in sketches of so many rows, of which few are `alike`, or a third: in pairs, or all in one group.
+def search(rows: int, *, repeat_pattern: str) -> None:
+    """Search near-duplicates in sketches of so many rows, of which few are repeats, or a third (`repeat_pattern`): in pairs, or all in one group.
 
     Two that are alike differ in one shingle. Print how many are found to repeat another one.
     """
@@ -201,8 +201,8 @@ def search(rows: int, *, alike: str) -> None:
         for begin in range(0, rows, ROWS_A_SKETCH):
             row = np.arange(begin, begin + ROWS_A_SKETCH)
             original = row - (row % NEAR_EVERY == 1)
-            if alike != "few":
-                original = np.where(row % 3, row, 0 if alike == "one group" else row - row % 6)
+            if repeat_pattern != "few":
+                original = np.where(row % 3, row, 0 if repeat_pattern == "one group" else row - row % 6)
             words = original[:, None].astype(np.uint64) * np.uint64(SHINGLES) + np.arange(SHINGLES, dtype=np.uint64)
             words[row != original, -1] = row[row != original] * SHINGLES + SHINGLES - 1
             hashes = sketches.mix(words)
@@ -223,9 +223,9 @@ def search(rows: int, *, alike: str) -> None:
         work = SimpleNamespace(job=nothing_earlier, spool=folder)
         repeats = flow.ToList("List", (stages.repeats_of(made_here, settings, work),))
         dropped = sum(len(part.read()) for part in Local("", folder).run(flow.in_order(repeats)))
-    took = time.process_time() - began - sketched
+    processor_seconds = time.process_time() - began - sketched
     print(
-        f"{rows:>12,} rows: {1e6 * sketched / rows:.2f} CPU us a row to sketch, {1e6 * took / rows:.2f} to search; "
+        f"{rows:>12,} rows: {1e6 * sketched / rows:.2f} CPU us a row to sketch, {1e6 * processor_seconds / rows:.2f} to search; "
         f"{dropped:,} repeat another one; {byte_sizes.text(peak_bytes[0])} on the disk at most"
     )
 
@@ -276,10 +276,12 @@ def pieces(result: Any, name: str, source_bytes: int) -> str:
 @click.option("--near", is_flag=True, help="Search near-duplicates too.")
 @click.option("--links", is_flag=True, help="Join so many links between near-duplicates, without blocks.")
 @click.option("--sketches", is_flag=True, help="Search near-duplicates among so many rows, without texts.")
-@click.option("--alike", type=click.Choice(["few", "pairs", "one group"]), default="few", help="A third, but for few.")
-@click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
+@click.option(
+    "--repeat-pattern", type=click.Choice(["few", "pairs", "one group"]), default="few", help="A third, but for few."
+)
+@click.option("--keep-tokens", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
-@click.option("--one", default="", hidden=True)
+@click.option("--child", default="", hidden=True)
 def main(
     blocks: tuple[int, ...],
     rows: int,
@@ -290,29 +292,31 @@ def main(
     near: bool,
     links: bool,
     sketches: bool,
-    alike: str,
-    kept: bool,
+    repeat_pattern: str,
+    keep_tokens: bool,
     scratch: str,
-    one: str,
+    child: str,
 ) -> None:
     """Print a line for each number of blocks."""
     module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
-    if one and links:
+    if child and links:
         join(blocks[0])
         return
-    if one and sketches:
-        search(blocks[0], alike=alike)
+    if child and sketches:
+        search(blocks[0], repeat_pattern=repeat_pattern)
         return
     for count in blocks if sketches else ():
-        _, peak = watched([*module, str(count), "--sketches", "--alike", alike, "--one", "sketches"])
+        _, peak = watched(
+            [*module, str(count), "--sketches", "--repeat-pattern", repeat_pattern, "--child", "sketches"]
+        )
         click.echo(f"{'':>12} {byte_sizes.text(peak.first)} at most")
     if sketches:
         return
-    if one:
-        prepare(**{**json.loads(one), "out": Path(json.loads(one)["out"])})
+    if child:
+        prepare(**{**json.loads(child), "out": Path(json.loads(child)["out"])})
         return
     for count in blocks if links else ():
-        cpu, peak = watched([*module, str(count), "--links", "--one", "links"])
+        cpu, peak = watched([*module, str(count), "--links", "--child", "links"])
         click.echo(f"{count:>12,} links: {1e6 * cpu / count:.2f} CPU us a link, {byte_sizes.text(peak.first)} at most")
     if links:
         return
@@ -324,11 +328,11 @@ def main(
             options = {
                 "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
                 "shards": shards or min(16_384, -(-count // 64)), "workers": workers,
-                "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only, "runner": runner,
+                "cache": f"{folder}/cache" if keep_tokens else "", "sort_only": sort_only, "runner": runner,
                 "dedup": "near" if near else "none",
             }  # fmt: skip
             began = time.monotonic()
-            cpu, peak = watched([*module, "1", "--one", json.dumps(options)])
+            cpu, peak = watched([*module, "1", "--child", json.dumps(options)])
             memory = " ".join(f"{byte_sizes.text(part):>10}" for part in peak)
             click.echo(
                 f"{count:>10,} {options['shards']:>7,} {1000 * cpu / count:>12.3f} {cpu:>8.1f} "

@@ -64,11 +64,11 @@ def prepare(source: str, out: str, **choices: object) -> None:
 @click.command()
 @click.argument("rows", type=int)
 @click.option("--only", default="", help="Shapes with this in their name alone.")
-@click.option("--one", default="", hidden=True)
-def main(rows: int, only: str, one: str) -> None:
+@click.option("--child", default="", hidden=True)
+def main(rows: int, only: str, child: str) -> None:
     """Print a line for each shape."""
-    if one:
-        prepare(**json.loads(one))
+    if child:
+        prepare(**json.loads(child))
         return
     for name, (shape, choices) in SHAPES.items():
         if only not in name:
@@ -77,7 +77,7 @@ def main(rows: int, only: str, one: str) -> None:
             corpus(Path(folder) / "rows", rows=rows, shape=shape)
             options_json = json.dumps({"source": f"{folder}/rows", "out": f"{folder}/out", **choices})
             cpu, peak = watched(
-                [sys.executable, "-m", "tests.benchmarks.bench_shapes", str(rows), "--one", options_json]
+                [sys.executable, "-m", "tests.benchmarks.bench_shapes", str(rows), "--child", options_json]
             )
             memory = " ".join(f"{byte_sizes.text(part):>10}" for part in peak)
             click.echo(f"{name:>22} {1e6 * cpu / rows:>8.2f} CPU us a row {memory}   (first, a worker, together)")

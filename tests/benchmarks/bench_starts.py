@@ -42,13 +42,13 @@ def lines(names: Sequence[str] = ("--help", "100 rows prepared"), *, rounds: int
         train = ("train", "--recipe", "tiny", "--set", "steps=1", "--set", "warmup=0", "--data", data, "--out")
         of_run = {"first step of a training", "predict of one line"} & set(names)
         if of_run:
-            _took(*prepare, data)
-            _took(*train, run)  # its programs are kept from now on
+            _start_seconds(*prepare, data)
+            _start_seconds(*train, run)  # its programs are kept from now on
         (folder / "line.txt").write_text("quality: How do I sort a list?\n")
         for name in names:
             if name.startswith("plan"):  # the first time from an empty cache
                 os.environ["T5PREP_CACHE"] = str(folder / "cache")
-            took = []
+            timings = []
             for number in range(1 if name == "plan of T5-base" else rounds):
                 commands = {
                     "--help": ("--help",),
@@ -57,15 +57,15 @@ def lines(names: Sequence[str] = ("--help", "100 rows prepared"), *, rounds: int
                     "first step of a training": (*train, folder / f"run-{number}"),
                     "predict of one line": ("predict", folder / "line.txt", "--model", run, "--as-text"),
                 }
-                took.append(_took(*commands.get(name, PLAN)))
+                timings.append(_start_seconds(*commands.get(name, PLAN)))
             yield Line(
                 name,
                 "what is asked for",
-                [(seconds, Seconds(TARGET_SECONDS[name], TARGET_SECONDS[name])) for seconds in took],
+                [(seconds, Seconds(TARGET_SECONDS[name], TARGET_SECONDS[name])) for seconds in timings],
             )
 
 
-def _took(*command: object) -> Seconds:
+def _start_seconds(*command: object) -> Seconds:
     return processor_time.of_command([*CLI, *command])
 
 

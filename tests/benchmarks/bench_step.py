@@ -81,8 +81,8 @@ def serve(side: str) -> None:
     step()
     print("ready", flush=True)
     for line in sys.stdin:
-        took = of_call(lambda line=line: [step() for _ in range(int(line))])
-        print(*(seconds / int(line) for seconds in took), flush=True)
+        timings = of_call(lambda line=line: [step() for _ in range(int(line))])
+        print(*(seconds / int(line) for seconds in timings), flush=True)
 
 
 def lines(*, rounds: int = 3, steps: int = 4) -> Iterator[Line]:
@@ -98,11 +98,11 @@ def lines(*, rounds: int = 3, steps: int = 4) -> Iterator[Line]:
     for process in sides:
         while process.stdout.readline() not in ("ready\n", ""):
             pass
-    took = [tuple(_request_steps(process, steps) for process in sides) for _ in range(rounds)]
+    timings = [tuple(_request_steps(process, steps) for process in sides) for _ in range(rounds)]
     for process in sides:
         process.stdin.close()
         process.wait()
-    yield Line("a training step, T5 of 4 + 4 layers, float32", "transformers on PyTorch", took)
+    yield Line("a training step, T5 of 4 + 4 layers, float32", "transformers on PyTorch", timings)
 
 
 def _request_steps(process: subprocess.Popen, steps: int) -> Seconds:

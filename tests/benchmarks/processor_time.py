@@ -26,8 +26,8 @@ class Seconds(NamedTuple):
 class Line(NamedTuple):
     """What was measured, beside what, and rounds of (ours, the other's): above 1 we are faster."""
 
-    what: str
-    beside: str
+    description: str
+    baseline: str
     rounds: Sequence[tuple[Seconds, Seconds]]
 
 

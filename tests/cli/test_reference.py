@@ -17,16 +17,16 @@ def test_reference_is_what_the_commands_say() -> None:
 
 def test_every_command_and_option_stands_in_it() -> None:
     reference_text = WRITTEN.read_text(encoding="utf-8")
-    seen = 0
+    checked_options = 0
 
     def look(command: click.Command, path: str) -> None:
-        nonlocal seen
+        nonlocal checked_options
         assert path == "t5prep" or f"# {path}\n" in reference_text, path
         for parameter in command.params:
             assert (
                 not isinstance(parameter, click.Option) or parameter.hidden or f"`{parameter.opts[0]}" in reference_text
             ), (path, parameter.opts)
-            seen += 1
+            checked_options += 1
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in command.list_commands(context):
@@ -35,7 +35,7 @@ def test_every_command_and_option_stands_in_it() -> None:
                 look(subcommand, f"{path} {name}")
 
     look(main, "t5prep")
-    assert seen > 200
+    assert checked_options > 200
 
 
 def test_examples_are_spelled_right() -> None:

@@ -78,9 +78,9 @@ def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type
     (data / "notes.txt").write_text("mine")
     result = CliRunner().invoke(main, ["push", "--data", str(data), "--repo", "me/questions", "--private"])
     assert result.exit_code == 0, result.output
-    created = json.loads(hub_that_takes.said[0][1])
+    created = json.loads(hub_that_takes.requests[0][1])
     assert (created["type"], created["visibility"]) == ("dataset", "private")
-    (commit,) = (body for path, body in hub_that_takes.said if "/api/datasets/" in path and "/commit/" in path)
+    (commit,) = (body for path, body in hub_that_takes.requests if "/api/datasets/" in path and "/commit/" in path)
     sent = {json.loads(line)["value"]["path"] for line in commit.splitlines() if json.loads(line)["key"] == "file"}
     assert sent == {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()} - {"notes.txt"}
     assert {"table/train.parquet", "table/validation.parquet"} < sent
@@ -112,7 +112,7 @@ def test_what_is_no_whole_dataset_is_not_published(data: Path, hub_that_takes: t
     shard = next(data.glob("train.*"))
     shard.write_bytes(shard.read_bytes()[:-1])
     result = CliRunner().invoke(main, ["push", "--data", str(data), "--repo", "me/questions"])
-    assert (result.exit_code, hub_that_takes.said) == (1, [])
+    assert (result.exit_code, hub_that_takes.requests) == (1, [])
     assert "bytes" in result.output
     for line in (["--repo", "a/b"], ["--repo", "a/b", "--data", "x", "--model", "y"]):
         result = CliRunner().invoke(main, ["push", *line])

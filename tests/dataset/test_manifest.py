@@ -18,7 +18,7 @@ from t5prep.dataset.shard_files import Index, Shard
 from t5prep.errors import DatasetError
 
 SETTINGS = Settings("mine", {"columns": ["a", "b"], "mark": "ă"}, 64, 8, splits={"train": 0.9, "test": 0.1}, limit=7)
-MADE = Manifest(
+MANIFEST = Manifest(
     schema=manifest.SCHEMA,
     created_by="t5prep 0.1.0",
     settings=SETTINGS,
@@ -44,17 +44,17 @@ MADE = Manifest(
 
 
 def changed(**changes: Any) -> str:
-    return json.dumps({**json.loads(MADE.dumps()), **changes})
+    return json.dumps({**json.loads(MANIFEST.dumps()), **changes})
 
 
 def test_the_smallest_seed_is_read_again() -> None:
-    smallest = dataclasses.replace(MADE.settings, seed=-(1 << 63))
+    smallest = dataclasses.replace(MANIFEST.settings, seed=-(1 << 63))
     assert manifest.converter().structure(dataclasses.asdict(smallest), Settings) == smallest
 
 
 def test_what_is_written_is_what_is_read() -> None:
-    assert manifest.loads(MADE.dumps(), location="it") == MADE
-    assert manifest.loads(MADE.dumps(), location="it").dumps() == MADE.dumps()
+    assert manifest.loads(MANIFEST.dumps(), location="it") == MANIFEST
+    assert manifest.loads(MANIFEST.dumps(), location="it").dumps() == MANIFEST.dumps()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_written_is_what_is_read() -> None:
 )
 def test_a_value_of_another_type_is_no_manifest(key_path: tuple[str, ...], value: Any) -> None:
     """Sealed with its own digest: whoever wrote it did not alter it."""
-    facts = json.loads(MADE.dumps())
+    facts = json.loads(MANIFEST.dumps())
     holder = facts
     for name in key_path[:-1]:
         holder = holder[name]
@@ -88,7 +88,8 @@ def test_many_shards_need_memory_for_themselves_alone() -> None:
     """Writing a manifest of 5,000 shards takes less than a hundred bytes for each, reading it less than a thousand."""
     shards = [Shard(f"train.tfrecord-{i:05d}-of-05000", i, 9, f"{i:064x}") for i in range(5000)]
     dataset_manifest = dataclasses.replace(
-        MADE, splits={"train": dataclasses.replace(MADE.splits["train"], shards=shards, records=sum(range(5000)))}
+        MANIFEST,
+        splits={"train": dataclasses.replace(MANIFEST.splits["train"], shards=shards, records=sum(range(5000)))},
     ).sealed()
     text = dataset_manifest.dumps()
     size = len(text.encode())
@@ -109,15 +110,15 @@ def test_many_shards_need_memory_for_themselves_alone() -> None:
     [
         ({"created_by": "t5prep 9"}, True),
         ({"settings": dataclasses.replace(SETTINGS, shards=4)}, True),
-        ({"source": dataclasses.replace(MADE.source, uri="gs://elsewhere")}, True),
-        ({"tokenizer": dataclasses.replace(MADE.tokenizer, name="mine")}, True),
+        ({"source": dataclasses.replace(MANIFEST.source, uri="gs://elsewhere")}, True),
+        ({"tokenizer": dataclasses.replace(MANIFEST.tokenizer, name="mine")}, True),
         ({"settings": dataclasses.replace(SETTINGS, seed=1)}, False),
-        ({"task": dataclasses.replace(MADE.task, sha256="d" * 64)}, False),
+        ({"task": dataclasses.replace(MANIFEST.task, sha256="d" * 64)}, False),
         ({"rejected": {}}, False),
     ],
 )
 def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], is_same: bool) -> None:
-    assert (dataclasses.replace(MADE, **change).sealed().digest == MADE.digest) == is_same
+    assert (dataclasses.replace(MANIFEST, **change).sealed().digest == MANIFEST.digest) == is_same
 
 
 @pytest.mark.parametrize(
@@ -144,12 +145,12 @@ def test_another_manifest_is_a_sentence(text: str, error: type[DatasetError], sa
 
 def test_a_folder_without_a_manifest_says_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / manifest.NAME).write_text(MADE.dumps())
+    (tmp_path / "data" / manifest.NAME).write_text(MANIFEST.dumps())
     with raises(DatasetError, "dataset.missing-manifest", str(tmp_path / "data")):
         manifest.load(tmp_path)
     with raises(DatasetError, "dataset.not-found"):
         manifest.load(tmp_path / "dat")
-    assert manifest.load(tmp_path / "data" / manifest.NAME) == manifest.load(tmp_path / "data") == MADE
+    assert manifest.load(tmp_path / "data" / manifest.NAME) == manifest.load(tmp_path / "data") == MANIFEST
 
 
 SHARD = {"name": "train.tfrecord-00000-of-00001", "records": 1, "bytes": 2, "sha256": "a" * 64}
@@ -164,19 +165,19 @@ def test_a_shard_in_a_place_where_none_belongs_is_no_manifest(toy: manifest.Mani
 
 @pytest.fixture
 def toy() -> manifest.Manifest:
-    from test_manifest import MADE
+    from test_manifest import MANIFEST
 
-    return dataclasses.replace(MADE)
+    return dataclasses.replace(MANIFEST)
 
 
 def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -> None:
-    facts = {**json.loads(MADE.dumps()), "mood": "good"}
+    facts = {**json.loads(MANIFEST.dumps()), "mood": "good"}
     facts["splits"]["train"]["mood"] = {"a": 1}
     with raises(DatasetError, "dataset.altered"):
         manifest.loads(json.dumps(facts), location="it")
     facts["digest"] = manifest._digest(facts)
     read = manifest.loads(json.dumps(facts), location="it")
-    assert dataclasses.replace(read, digest=MADE.digest) == MADE
+    assert dataclasses.replace(read, digest=MANIFEST.digest) == MANIFEST
     facts["mood"] = "bad"
     with raises(DatasetError, "dataset.altered"):
         manifest.loads(json.dumps(facts), location="it")
@@ -186,14 +187,14 @@ def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -
 @pytest.mark.parametrize("section", ["shard", "split", "index", "rejected"])
 def test_names_that_lead_elsewhere_are_refused(name: str, section: str) -> None:
     """`push --data` wrote the table of a split named `../../x` two folders above the dataset."""
-    split = MADE.splits["train"]
+    split = MANIFEST.splits["train"]
     changes: dict[str, Any] = {
         "shard": {"splits": {"train": dataclasses.replace(split, shards=[Shard(name, 3, 9, "b" * 64)])}},
         "split": {"splits": {name: split}},
         "index": {"index": Index(name, 4, "b" * 64, {"train": 1})},
         "rejected": {"rejected_file": RejectedFile(name, 1, 4, "b" * 64)},
     }[section]
-    dataset_manifest = dataclasses.replace(MADE, **changes).sealed()
+    dataset_manifest = dataclasses.replace(MANIFEST, **changes).sealed()
     with raises(DatasetError, "dataset.invalid-manifest"):
         manifest.loads(dataset_manifest.dumps(), location="it")
 

@@ -62,7 +62,7 @@ def expected(data: Path, places: dict[str, tuple[str, int]]) -> list[dict[str, A
         choices["keep_newlines"] = dataset_manifest.settings.keep_newlines
         prepared(dataset_manifest.source.uri, data.parent / "whole", overwrite=True, layout="ragged", **choices)
         full_lengths = {
-            id: [len(one["input_ids"]), len(one["labels"])] for id, one in by_id(data.parent / "whole").items()
+            id: [len(record["input_ids"]), len(record["labels"])] for id, record in by_id(data.parent / "whole").items()
         }
     tokenizer = loading.load("sample:")
 
@@ -75,9 +75,9 @@ def expected(data: Path, places: dict[str, tuple[str, int]]) -> list[dict[str, A
         for shard in dataset_manifest.splits[split].shards:
             for record_index in range(shard.records):
                 record = next(split_records)
-                inputs = [one for one in record["input_ids"] if one != tokenizer.pad_id]
-                labels = [one for one in record["labels"] if one != IGNORED_LABEL]
-                ids = [one.decode() for one in record["id"]]
+                inputs = [entry for entry in record["input_ids"] if entry != tokenizer.pad_id]
+                labels = [entry for entry in record["labels"] if entry != IGNORED_LABEL]
+                ids = [entry.decode() for entry in record["id"]]
                 marks = inputs.count(tokenizer.sentinel(1)) if dataset_manifest.settings.marked else 0
                 uncut_lengths = [sum(full_lengths[id][side] for id in ids if id in full_lengths) for side in (0, 1)]
                 cut = uncut_lengths[0] - (len(inputs) - marks) if full_lengths else 0
@@ -104,7 +104,7 @@ def expected(data: Path, places: dict[str, tuple[str, int]]) -> list[dict[str, A
                     }
                 )
                 if "references" in dataset_manifest.features:
-                    rows[-1]["references"] = [one.decode() for one in record.get("references", [])]
+                    rows[-1]["references"] = [reference.decode() for reference in record.get("references", [])]
     return rows
 
 
@@ -124,8 +124,8 @@ def test_every_row_is_its_record(choices: dict[str, Any], tmp_path: Path) -> Non
 def test_each_record_says_where_it_comes_from_and_what_was_cut(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     rows = [{"id": f"q{n}", "text": "why " * (n % 23 + 1), "answer": "so " * (n % 13 + 1)} for n in range(300)]
-    for name, own in (("a.jsonl", rows[:100]), ("b.jsonl", rows[100:])):
-        (tmp_path / "source" / name).write_text("".join(json.dumps(row) + "\n" for row in own))
+    for name, file_rows in (("a.jsonl", rows[:100]), ("b.jsonl", rows[100:])):
+        (tmp_path / "source" / name).write_text("".join(json.dumps(row) + "\n" for row in file_rows))
     options = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
     lengths = {"input_length": 12, "target_length": 8}
     dataset_manifest = prepared(
@@ -136,11 +136,15 @@ def test_each_record_says_where_it_comes_from_and_what_was_cut(tmp_path: Path) -
     rows_by_id = {row["id"]: row for row in t5prep.table(tmp_path / "d").read_all().to_pylist()}
     encode = loading.load("sample:").encode
     for number, row in enumerate(rows):
-        own, full_length = rows_by_id[row["id"]], len(encode(row["text"])) + 1
-        assert (own["file"], own["row"]) == (("a.jsonl", number + 1) if number < 100 else ("b.jsonl", number - 99))
-        assert own["cut"] == (full_length > 12)
-        assert own["input_cut"] == (full_length - 11 if full_length > 12 else 0)  # one of the twelve is the marker
-        assert own["target_cut"] == max(0, len(encode(row["answer"])) + 1 - 8)
+        source_row, full_length = rows_by_id[row["id"]], len(encode(row["text"])) + 1
+        assert (source_row["file"], source_row["row"]) == (
+            ("a.jsonl", number + 1) if number < 100 else ("b.jsonl", number - 99)
+        )
+        assert source_row["cut"] == (full_length > 12)
+        assert source_row["input_cut"] == (
+            full_length - 11 if full_length > 12 else 0
+        )  # one of the twelve is the marker
+        assert source_row["target_cut"] == max(0, len(encode(row["answer"])) + 1 - 8)
     assert sum(row["input_cut"] for row in rows_by_id.values()) == dataset_manifest.ledger["inputs"]["tokens_lost"] > 0
     assert (
         sum(row["target_cut"] for row in rows_by_id.values()) == dataset_manifest.ledger["targets"]["tokens_lost"] > 0
@@ -337,7 +341,7 @@ KINDS = ("padded", "ragged", "packed", "class", "spans", "references")
 
 # Ten thousand rows are several batches of a table, whatever is in them.
 @pytest.mark.parametrize(
-    ("kind", "count"), [*((how, 400) for how in KINDS), pytest.param("ragged", 10_000, marks=pytest.mark.slow)]
+    ("kind", "count"), [*((kind, 400) for kind in KINDS), pytest.param("ragged", 10_000, marks=pytest.mark.slow)]
 )
 def test_rows_are_what_tensorflow_reads(kind: str, count: int, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()

@@ -43,7 +43,7 @@ def local(data):
 def test_a_bucket_ends_byte_equal_with_the_manifest_last(data, bucket, front):
     result = upload(data, f"{bucket}/a/b")
     assert read_bucket(f"{bucket}/a/b") == local(data)
-    names = [name.removeprefix("a/b/") for name in front.made()]
+    names = [name.removeprefix("a/b/") for name in front.written_names()]
     assert names[0] == MARKER
     assert names[-1] == "manifest.json"
     assert sorted(result.sent) == sorted(local(data))
@@ -53,15 +53,15 @@ def test_a_bucket_ends_byte_equal_with_the_manifest_last(data, bucket, front):
 def test_what_is_there_is_not_sent_again(data, bucket, front):
     upload(data, bucket)
     gcs.delete(f"{bucket}/train.tfrecord-00001-of-00004")
-    front.seen.clear()
+    front.requests.clear()
     result = upload(data, bucket)
     assert result.sent == ["train.tfrecord-00001-of-00004", "manifest.json"]
-    assert front.made() == [MARKER, "train.tfrecord-00001-of-00004", "manifest.json"]
-    kinds = [request.kind for request in front.seen]
+    assert front.written_names() == [MARKER, "train.tfrecord-00001-of-00004", "manifest.json"]
+    kinds = [request.kind for request in front.requests]
     assert kinds.index("delete") < kinds.index("put")  # the old manifest goes before a shard changes
-    front.seen.clear()
+    front.requests.clear()
     assert upload(data, bucket).sent == []
-    assert {request.kind for request in front.seen} == {"list"}
+    assert {request.kind for request in front.requests} == {"list"}
 
 
 def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data, bucket, tmp_path):
@@ -84,7 +84,7 @@ def test_a_dataset_that_does_not_verify_is_not_uploaded(data, bucket, front):
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
     with raises(T5prepError, "dataset.altered"):
         upload(data, bucket)
-    assert front.seen == []
+    assert front.requests == []
 
 
 def test_two_datasets_never_mix(data, bucket, tmp_path):
@@ -123,7 +123,7 @@ def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch
     assert struck == {path.name for path in data.iterdir()}
     front.fault = lambda request: ""
     assert read_bucket(bucket) == local(data)
-    assert len(front.made()) == len(set(front.made()))
+    assert len(front.written_names()) == len(set(front.written_names()))
 
 
 def test_a_first_write_that_arrives_damaged_is_repeated(data, bucket, front):
@@ -139,7 +139,7 @@ def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):
     front.fault = every(10, "503", "cut")
     for number in range(4):
         upload(data, f"{bucket}/{number}")
-    faults = sum(1 for request in front.seen if request.status in (0, 503))
+    faults = sum(1 for request in front.requests if request.status in (0, 503))
     front.fault = lambda request: ""
     assert faults >= 4
     assert all(read_bucket(f"{bucket}/{number}") == local(data) for number in range(4))
@@ -153,7 +153,7 @@ def test_a_permanent_403_is_one_sentence(data, bucket, front, kind, permission):
     front.fault = lambda request: "403" if request.kind == kind else ""
     with pytest.raises(OutputError) as raised:
         upload(data, bucket)
-    assert sum(request.status == 403 for request in front.seen) <= 2 * len(local(data))  # not again and again
+    assert sum(request.status == 403 for request in front.requests) <= 2 * len(local(data))  # not again and again
     message = str(raised.value)
     assert bucket.removeprefix("gs://") in message
     assert "anonymous" in message
@@ -207,7 +207,7 @@ def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path
         upload(data, bucket)
     front.fault = lambda request: ""
     upload(data, bucket)
-    sent = sum(request.received for request in front.seen if request.kind == "put" and request.name == name)
+    sent = sum(request.received for request in front.requests if request.kind == "put" and request.name == name)
     assert sent == size + uploads.CHUNK_BYTES  # only the refused chunk was sent twice
     assert read_bucket(bucket) == local(data)
 
@@ -250,11 +250,11 @@ def test_killed_again_and_again_at_random_moments(bucket, front, tmp_path):
     front.fault = lambda request: ""
     subprocess.run([sys.executable, "-c", KILLED, str(data), bucket], cwd=os.getcwd(), check=True)
     assert read_bucket(bucket) == local(data)
-    object_names = [name for name in front.made() if name != MARKER]
+    object_names = [name for name in front.written_names() if name != MARKER]
     assert len(object_names) == len(set(object_names))
     assert object_names[-1] == "manifest.json"
     total = sum(len(content) for content in local(data).values())
-    sent = sum(request.received for request in front.seen if request.kind == "put")
+    sent = sum(request.received for request in front.requests if request.kind == "put")
     assert sent <= total + KILLS * 2 * (256 << 10)  # each worker loses at most the chunk it was sending
 
 
@@ -277,9 +277,9 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
     from t5prep.dataset.verify import verify
 
     upload(data, bucket)
-    front.seen.clear()
+    front.requests.clear()
     assert verify(bucket) == verify(data)
-    assert sum(request.answered for request in front.seen if request.kind == "read") >= sum(
+    assert sum(request.answered for request in front.requests if request.kind == "read") >= sum(
         path.stat().st_size for path in data.glob("*.tfrecord-*")
     )
     gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")

@@ -55,23 +55,23 @@ def test_a_whole_dataset_is_verified(data: Path) -> None:
 
 def test_a_long_verification_says_how_far_it_is(data: Path) -> None:
     heard: list[int] = []
-    made = verify(data, started=heard.append, progress=lambda read: heard.append(-read))
-    assert heard[0] == sum(shard.bytes for split in made.splits.values() for shard in split.shards) > 0
+    dataset_manifest = verify(data, started=heard.append, progress=lambda read: heard.append(-read))
+    assert heard[0] == sum(shard.bytes for split in dataset_manifest.splits.values() for shard in split.shards) > 0
     assert sum(heard) == 0
-    assert len(heard) == 1 + sum(len(split.shards) for split in made.splits.values())
+    assert len(heard) == 1 + sum(len(split.shards) for split in dataset_manifest.splits.values())
 
 
 def resealed(data: Path, **changes: object) -> None:
     """Write another manifest, with its digest computed anew."""
-    made = dataclasses.replace(manifest.load(data), **changes).sealed()  # type: ignore[arg-type]
-    (data / manifest.NAME).write_text(made.dumps())
+    dataset_manifest = dataclasses.replace(manifest.load(data), **changes).sealed()  # type: ignore[arg-type]
+    (data / manifest.NAME).write_text(dataset_manifest.dumps())
 
 
 def test_what_a_manifest_says_falsely_of_files_beside_it_is_found(data: Path) -> None:
-    made = manifest.load(data)
-    assert made.index
-    assert made.lengths
-    for name, side_file in (("index", made.index), ("lengths", made.lengths)):
+    dataset_manifest = manifest.load(data)
+    assert dataset_manifest.index
+    assert dataset_manifest.lengths
+    for name, side_file in (("index", dataset_manifest.index), ("lengths", dataset_manifest.lengths)):
         resealed(data, **{name: dataclasses.replace(side_file, bytes=side_file.bytes + 1)})
         assert f"bytes, the manifest says {side_file.bytes + 1:,}" in refused("verify", data)
         resealed(data, **{name: side_file})
@@ -79,14 +79,20 @@ def test_what_a_manifest_says_falsely_of_files_beside_it_is_found(data: Path) ->
 
 
 def test_false_features_are_found(data: Path) -> None:
-    made = manifest.load(data)
-    length = made.settings.input_length
-    longer = dataclasses.replace(made.settings, input_length=length + 1)
-    masked = dataclasses.replace(made.settings, masks=True)
+    dataset_manifest = manifest.load(data)
+    length = dataset_manifest.settings.input_length
+    longer = dataclasses.replace(dataset_manifest.settings, input_length=length + 1)
+    masked = dataclasses.replace(dataset_manifest.settings, masks=True)
     of_masked = manifest.record_features(masked, references=False)
     for changes, says in (
-        ({"features": made.features | {"input_ids": manifest.Feature("int64", [length + 1])}}, "other features than"),
-        ({"features": made.features | {"mask": manifest.Feature("int64", [length])}}, "other features than"),
+        (
+            {"features": dataset_manifest.features | {"input_ids": manifest.Feature("int64", [length + 1])}},
+            "other features than",
+        ),
+        (
+            {"features": dataset_manifest.features | {"mask": manifest.Feature("int64", [length])}},
+            "other features than",
+        ),
         (
             {"features": manifest.record_features(longer, references=False), "settings": longer},
             "feature input_ids than",
@@ -94,7 +100,7 @@ def test_false_features_are_found(data: Path) -> None:
         ({"settings": masked}, "other features than"),
         ({"settings": masked, "features": of_masked}, "feature attention_mask than"),
     ):
-        (data / manifest.NAME).write_text(dataclasses.replace(made, **changes).sealed().dumps())
+        (data / manifest.NAME).write_text(dataclasses.replace(dataset_manifest, **changes).sealed().dumps())
         assert says in refused("verify", data)
 
 
@@ -110,23 +116,27 @@ def test_false_features_are_found(data: Path) -> None:
 )
 def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, says: str) -> None:
     """Of any record: whoever writes a manifest may write the checksums of what he likes."""
-    made = manifest.load(data)
-    shard = made.splits["train"].shards[-1]
+    dataset_manifest = manifest.load(data)
+    shard = dataset_manifest.splits["train"].shards[-1]
     records = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO((data / shard.name).read_bytes()))]
     records[-1][name][0] = value
     framed_records = [framing.framed(record) for record in records]
     (data / shard.name).write_bytes(content := b"".join(framed_records))
     changed = dataclasses.replace(shard, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    train = dataclasses.replace(made.splits["train"], shards=[*made.splits["train"].shards[:-1], changed])
-    splits = made.splits | {"train": train}
-    index = shard_files.read_checked(data, made.index)
+    train = dataclasses.replace(
+        dataset_manifest.splits["train"], shards=[*dataset_manifest.splits["train"].shards[:-1], changed]
+    )
+    splits = dataset_manifest.splits | {"train": train}
+    index = shard_files.read_checked(data, dataset_manifest.index)
     last = shard_files.page_sizes(
-        np.array([len(one) for one in framed_records]), every=made.index.every["train"]
+        np.array([len(record) for record in framed_records]), every=dataset_manifest.index.every["train"]
     ).tobytes()
-    earlier_pages = sum(-(-one.records // made.index.every["train"]) for one in train.shards[:-1])
+    earlier_pages = sum(-(-shard.records // dataset_manifest.index.every["train"]) for shard in train.shards[:-1])
     index = index[: 4 * earlier_pages] + last + index[4 * earlier_pages + len(last) :]
     (data / shard_files.INDEX).write_bytes(index)
-    resealed(data, splits=splits, index=dataclasses.replace(made.index, sha256=hashlib.sha256(index).hexdigest()))
+    resealed(
+        data, splits=splits, index=dataclasses.replace(dataset_manifest.index, sha256=hashlib.sha256(index).hexdigest())
+    )
     if says:
         assert says in refused("verify", data)
     else:

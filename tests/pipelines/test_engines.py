@@ -86,8 +86,8 @@ def test_a_task_manager_is_lost_between_two_shards(
 
         def lose(request: StorageRequest) -> str:
             with once:
-                existing_shards = [name for name in front.made() if ".tfrecord-" in name]
-                if request.kind in ("begin", "multipart") and existing_shards and not flink.lost:
+                existing_shards = [name for name in front.written_names() if ".tfrecord-" in name]
+                if request.kind in ("begin", "multipart") and existing_shards and not flink.lost_manager:
                     flink.lose_one_at_work()
                     written.extend(existing_shards)
             return ""
@@ -96,11 +96,11 @@ def test_a_task_manager_is_lost_between_two_shards(
         prepared(
             corpus, f"{bucket}/data", tokenizer=SAMPLE, shards=3, runner="flink", arguments=flink.arguments, workers=2
         )
-        assert flink.lost
+        assert flink.lost_manager
         assert flink.attempts() > 1
         assert len(written) < len([name for name in expected if ".tfrecord-" in name])
         assert [manager["id"] for manager in flink.ask("taskmanagers")["taskmanagers"]] == [
-            name for name in flink.task_managers if name != flink.lost
+            name for name in flink.task_managers if name != flink.lost_manager
         ]
     assert {name: gcs.read(f"{bucket}/data/{name}") for name in gcs.objects(f"{bucket}/data")} == expected
 

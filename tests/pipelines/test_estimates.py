@@ -181,14 +181,14 @@ def test_a_file_of_one_line_or_of_few_is_not_read_whole_or_twice(
 ) -> None:
     read = 0
 
-    class Counted(io.FileIO):
+    class CountingFile(io.FileIO):
         def readline(self, size: int = -1) -> bytes:  # type: ignore[override]
             nonlocal read
             line = super().readline(size)
             read += len(line)
             return line
 
-    monkeypatch.setattr(estimates.sources, "open_random", lambda file: Counted(file.path))
+    monkeypatch.setattr(estimates.sources, "open_random", lambda file: CountingFile(file.path))
     monkeypatch.setattr(estimates, "_LONGEST_LINE", 1 << 17)
     words = "some words " * (1 if form == "array" else 10_000)
     rows = [{"text": words + str(number), "number": "one"} for number in range(20_000 if form == "array" else 6)]

@@ -29,8 +29,8 @@ from t5prep.sources import sample
 # About 60 blocks, and so many shards.
 ROWS, BLOCK_BYTES, SHARDS = 300, 2_000, 24
 STAGES: dict[str, Callable[[set[str]], bool]] = {
-    "blocks": lambda made: len(made) >= 20,
-    "shards": lambda made: sum(".tfrecord-" in name for name in made) >= SHARDS // 2,
+    "blocks": lambda names: len(names) >= 20,
+    "shards": lambda names: sum(".tfrecord-" in name for name in names) >= SHARDS // 2,
 }
 
 
@@ -105,5 +105,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--run":
         run(*sys.argv[2:])
     else:
-        with tempfile.TemporaryDirectory() as place:
-            print("\n".join(check(Path(place), sys.argv[1], list(STAGES))))
+        with tempfile.TemporaryDirectory() as folder:
+            print("\n".join(check(Path(folder), sys.argv[1], list(STAGES))))

@@ -79,14 +79,14 @@ def disturbed(
     command: list[str],
     *,
     kills: int,
-    most: int,
+    max_spills: int,
     moments: random.Random,
     steps: Callable[[Path], int] = steps,
 ) -> list[int]:
     """Kill a run so often, half of the times with its workers, then let it end; return the steps after which each was killed."""
     reached = []
     while len(reached) < kills:
-        target_steps = moments.randint(1, most - 1)
+        target_steps = moments.randint(1, max_spills - 1)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
         swept = False  # of what the run before left
         while not (swept and steps(out) >= target_steps) and process.poll() is None:
@@ -116,7 +116,7 @@ def check(folder: Path, *, blocks: int, kills: int, seed: int = 0, dedup: str = 
     assert sum(row_counts.read for row_counts in manifest.rows.values()) == blocks * ROWS_A_BLOCK
     assert set(manifest.rejected) >= {"empty target", "duplicate id"}
     shards = sum(len(split.shards) for split in manifest.splits.values())
-    options = {"most": FAN_IN + shards} if dedup == "none" else {"most": 12, "steps": searched}
+    options = {"max_spills": FAN_IN + shards} if dedup == "none" else {"max_spills": 12, "steps": searched}
     reached = disturbed(folder / "killed", killed, kills=kills, moments=random.Random(seed), **options)
     assert bytes_of(folder / "killed") == bytes_of(folder / "alone")  # and so there is no scratch folder, nor a file
     return reached
@@ -139,9 +139,9 @@ if __name__ == "__main__":
         pool.exit_if_respawned_script()
         run(*json.loads(sys.argv[2]))
     else:
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as folder:
             print(
                 "killed after",
-                *check(Path(place), blocks=int(sys.argv[1]), kills=int(sys.argv[2]), dedup=(*sys.argv[3:], "none")[0]),
+                *check(Path(folder), blocks=int(sys.argv[1]), kills=int(sys.argv[2]), dedup=(*sys.argv[3:], "none")[0]),
                 "steps.",
             )

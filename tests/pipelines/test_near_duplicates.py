@@ -95,9 +95,9 @@ def test_every_layout_leaves_them_out(layout: str, tmp_path: Path) -> None:
 
 def test_kept_tokens_are_used_again(tmp_path: Path) -> None:
     source = _write(tmp_path / "rows.jsonl", _rows(60))
-    first = _near(source, tmp_path / "out", kept=tmp_path / "kept")
+    first = _near(source, tmp_path / "out", cache=tmp_path / "kept")
     assert list((tmp_path / "kept").glob("*/*.arrow"))
-    assert _near(source, tmp_path / "again", kept=tmp_path / "kept") == first
+    assert _near(source, tmp_path / "again", cache=tmp_path / "kept") == first
 
 
 @pytest.mark.slow

@@ -142,14 +142,14 @@ def test_work_is_said_in_words() -> None:
 def test_workers_that_end_before_all_have_begun_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine of many cores the first may have ended before the last is asked for."""
 
-    class Ended:
+    class EndedWorkers:
         def submit(self, *_: Any) -> None:
             raise BrokenProcessPool("a worker has ended")
 
         def shutdown(self, **_: Any) -> None:
             pass
 
-    monkeypatch.setattr(pool.concurrent.futures, "ProcessPoolExecutor", lambda *_, **__: Ended())
+    monkeypatch.setattr(pool.concurrent.futures, "ProcessPoolExecutor", lambda *_, **__: EndedWorkers())
     workers = pool.Pool(2, warm=int)
     with raises(T5prepError, "pipeline.dead-worker", "3", "7"):
         list(pool.map_ordered(workers.name, twice, [7]))
@@ -294,7 +294,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     monkeypatch.setattr(estimates, "free_bytes", lambda folder: 1 << 40)
     source = write_csv(tmp_path / "rows.csv", questions(rows))
     with raises(OutputError, "output.no-space", str(small_disk), str(full)):
-        prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, kept=tmp_path / "kept", shards=4)
+        prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, cache=tmp_path / "kept", shards=4)
     assert not (small_disk / "out" / "manifest.json").exists()
     assert list((tmp_path / "kept").rglob("*.arrow"))
     small_source = write_csv(tmp_path / "few.csv", questions(100))
@@ -306,7 +306,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
 def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "filled").write_bytes(bytes(2_900_000))
     source = write_csv(tmp_path / "rows.csv", questions(1000))
-    manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE, kept=small_disk / "kept")
+    manifest = prepared(source, tmp_path / "out", tokenizer=SAMPLE, cache=small_disk / "kept")
     assert sum(split.records for split in manifest.splits.values()) == 1000
     assert not list((small_disk / "kept").rglob("*.arrow"))
 

@@ -113,9 +113,9 @@ def test_real_questions_shuffled_and_over_files_are_the_same_and_tensorflow_writ
 def test_a_second_run_from_kept_blocks_has_the_same_bytes(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(50))
     cache_folder = tmp_path / "kept"
-    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=cache_folder)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=cache_folder)
     assert list(cache_folder.rglob("*.arrow"))
-    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=cache_folder)
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=cache_folder)
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
 
 

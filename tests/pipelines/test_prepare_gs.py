@@ -37,7 +37,7 @@ def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tm
     assert read_objects(uri) == bytes_of(tmp_path / "data")
     assert gcs.objects(f"{uri}/.unfinished-spool") == {}
     assert verify(uri) == dataset_manifest
-    written = [name.removeprefix("data/") for name in front.made()]
+    written = [name.removeprefix("data/") for name in front.written_names()]
     assert written[0] == MARKER
     assert written[-1] == manifest.NAME
     # The same again, with fewer shards: the ones that are left over go.
@@ -55,12 +55,14 @@ def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path
     uri = f"{bucket}/data"
     assert prepared(source, uri, runner="prism", workers=2, **CHOICES) == dataset_manifest
     assert read_objects(uri) == bytes_of(tmp_path / "data")
-    assert front.made()[-1] == f"data/{manifest.NAME}"
+    assert front.written_names()[-1] == f"data/{manifest.NAME}"
 
 
 def test_a_run_that_fails_leaves_no_manifest_and_is_taken_up_again(source, bucket, front):
     uri = f"{bucket}/data"
-    front.fault = lambda request: "403" if request.kind in ("multipart", "begin") and len(front.made()) > 4 else ""
+    front.fault = lambda request: (
+        "403" if request.kind in ("multipart", "begin") and len(front.written_names()) > 4 else ""
+    )
     with raises(OutputError, "bucket.missing-permission"):
         prepared(source, uri, **CHOICES)
     front.fault = lambda request: ""
@@ -94,14 +96,14 @@ def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source,
     uri = f"{bucket}/data"
     # What is written after the origins is the manifest.
     front.fault = lambda request: (
-        "403" if request.kind == "multipart" and front.made()[-1:] == ["data/shards.origins"] else ""
+        "403" if request.kind == "multipart" and front.written_names()[-1:] == ["data/shards.origins"] else ""
     )
     with raises(OutputError, "bucket.missing-permission"):
         prepared(source, uri, runner="prism", **CHOICES)
     front.fault = lambda request: ""
-    written_count = len(front.made())
+    written_count = len(front.written_names())
     prepared(source, uri, runner="prism", **CHOICES)
-    assert not [name for name in front.made()[written_count:] if ".tfrecord-" in name]
+    assert not [name for name in front.written_names()[written_count:] if ".tfrecord-" in name]
     assert "are those that an earlier run had made" in capsys.readouterr().err
     prepared(source, tmp_path / "data", **CHOICES)
     assert read_objects(uri) == bytes_of(tmp_path / "data")
@@ -123,8 +125,8 @@ def test_a_write_that_was_damaged_on_its_way_is_sent_again(bucket, front, size):
 def test_very_many_objects_are_removed_a_page_after_the_other(bucket, front, monkeypatch):
     upload_objects(bucket, {f"kept/{number}": b"rows" for number in range(5)} | {"keep": b""})
     monkeypatch.setattr(gcs, "_PAGE", 2)
-    front.seen.clear()
+    front.requests.clear()
     gcs.delete_all(f"{bucket}/kept/")
-    methods = [request.method for request in front.seen]
+    methods = [request.method for request in front.requests]
     assert methods == ["GET", "DELETE", "DELETE", "GET", "DELETE", "DELETE", "GET", "DELETE"]
     assert set(gcs.objects(bucket)) == {"keep"}

@@ -64,7 +64,7 @@ def test_a_streamed_hub_corpus_gives_the_bytes_of_the_files_on_disk(
     assert {name: split["records"] for name, split in far["splits"].items()} == {"train": 90, "validation": 30}
     assert far["source"]["licence"] == "mit"
     assert far["source"]["revision"] == internet.hub.sha("a/b")
-    assert all("range" in request.headers for request in internet.server.asked("/lfs/"))
+    assert all("range" in request.headers for request in internet.server.requests_of("/lfs/"))
 
 
 @pytest.mark.extra("fake-gcs-server")

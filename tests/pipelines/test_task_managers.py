@@ -40,7 +40,7 @@ def compared(folder: Path) -> dict[str, list[int]]:
     counts = spread(source, folder / "four", task_managers=4)
     prepared(source, folder / "here", **CHOICES)
     assert bytes_of(folder / "four") == bytes_of(folder / "here")
-    return {name: each for name, each in counts.items() if len(each) == 4}
+    return {name: values for name, values in counts.items() if len(values) == 4}
 
 
 @pytest.mark.extra("flink")
@@ -59,6 +59,6 @@ def test_four_task_managers_share_the_work_evenly(tmp_path: Path, monkeypatch: p
 
 if __name__ == "__main__":
     preparing._run = functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES))
-    with tempfile.TemporaryDirectory() as place:
-        for step, each in compared(Path(place)).items():
-            print(each, step[:100])
+    with tempfile.TemporaryDirectory() as folder:
+        for step, values in compared(Path(folder)).items():
+            print(values, step[:100])

@@ -81,16 +81,16 @@ def test_a_run_that_fails_leaves_the_old_dataset(source: Path, tmp_path: Path, m
 def test_a_kill_at_a_renaming_loses_neither(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
-    out, made = tmp_path / "data", 0
+    out, renamings = tmp_path / "data", 0
     _prepare(source, out)
     old = bytes_of(out)
     move = output_folder._move
 
     def killed(origin: Path, to: Path) -> None:
-        nonlocal made
-        if made == moves:
+        nonlocal renamings
+        if renamings == moves:
             raise KeyboardInterrupt
-        made += 1
+        renamings += 1
         move(origin, to)
 
     with monkeypatch.context() as patch:

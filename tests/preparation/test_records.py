@@ -442,7 +442,7 @@ def test_the_rows_that_lost_most_are_named(tmp_path: Path, monkeypatch: pytest.M
     for parts in (1 << 20, 2000):
         monkeypatch.setattr(
             memory_budget, "share",
-            lambda *given, parts=parts, **options: share(*given, **options)._replace(block_bytes=parts, range_bytes=parts),
+            lambda *arguments, parts=parts, **options: share(*arguments, **options)._replace(block_bytes=parts, range_bytes=parts),
         )  # fmt: skip
         dataset_manifest = prepared(
             write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{parts}", tokenizer="sample:", task="text2text",

@@ -60,14 +60,14 @@ def test_a_run_that_only_places_otherwise_tokenizes_nothing(
         else write_parquet(tmp_path / "rows.parquet", rows, group=20)
     )
     folder = tmp_path / "kept"
-    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=folder)
     cached_files = set(files_of(folder))
     assert len(cached_files) == (1 if kind == "csv" else 3)
     placement_options = {"seed": 1, "shards": 2, "splits": {"train": 0.5, "validation": 0.5}, "layout": "ragged"}
-    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder, workers=1, **placement_options)
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=folder, workers=1, **placement_options)
     assert set(files_of(folder)) == cached_files
     assert f"{len(cached_files)} of {len(cached_files)} blocks" in capfd.readouterr().err
-    prepared(source, tmp_path / "c", tokenizer=SAMPLE, kept=folder, input_length=64)
+    prepared(source, tmp_path / "c", tokenizer=SAMPLE, cache=folder, input_length=64)
     assert len(files_of(folder)) == 2 * len(cached_files)
     prepared(source, tmp_path / "d", tokenizer=SAMPLE)
     assert bytes_of(tmp_path / "d") == bytes_of(tmp_path / "a")
@@ -77,19 +77,19 @@ def test_equal_blocks_of_one_run_are_not_said_to_be_of_an_earlier_one(
     tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     source = write_parquet(tmp_path / "rows.parquet", questions(1) * 4, group=2)
-    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept", workers=1)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=tmp_path / "kept", workers=1)
     assert "1 of 2 blocks (0.0 MB) equal what was tokenized before, by this run or" in capfd.readouterr().err
 
 
 def test_a_changed_row_is_found_in_parquet_whatever_its_name_and_time(tmp_path: Path) -> None:
     rows, folder = questions(40), tmp_path / "kept"
     source = write_parquet(tmp_path / "rows.parquet", rows, group=20)
-    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=folder)
     old_stat = source.stat()
     rows[30]["Body"] = rows[30]["Body"].replace("word", "drow")
     write_parquet(source, rows, group=20)
     os.utime(source, ns=(old_stat.st_atime_ns, old_stat.st_mtime_ns))
-    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=folder)
     assert len(files_of(folder)) == 3  # one row group of two is another
     assert bytes_of(tmp_path / "a") != bytes_of(tmp_path / "b")
 
@@ -98,7 +98,7 @@ def test_a_changed_row_is_found_in_parquet_whatever_its_name_and_time(tmp_path: 
 def test_a_kept_block_that_was_altered_is_tokenized_again(tmp_path: Path, spoil: str) -> None:
     """A flipped bit in its ids would be other tokens, in a dataset that verifies."""
     source, folder = write_csv(tmp_path / "rows.csv", questions(60)), tmp_path / "kept"
-    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=folder)
     (path,) = files_of(folder)
     content = path.read_bytes()
     if spoil == "pipe":
@@ -109,7 +109,7 @@ def test_a_kept_block_that_was_altered_is_tokenized_again(tmp_path: Path, spoil:
         path.write_bytes(content[:ids] + bytes([content[ids] ^ 4]) + content[ids + 1 :])
     else:
         path.write_bytes(content[:-9] if spoil == "cut" else b"")
-    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=folder)
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
     assert path.read_bytes() == content
 
@@ -118,9 +118,9 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_parquet(tmp_path / "rows.parquet", questions(100), group=100)
-    expected = prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept1")
+    expected = prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=tmp_path / "kept1")
     monkeypatch.setattr("t5prep.reading.parquet_rows.PART_BYTES", 4000)
-    several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=tmp_path / "kept2")
+    several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=tmp_path / "kept2")
     assert expected == several
     assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
 
@@ -171,14 +171,14 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
 
 def test_fresh_uses_nothing_and_keeps_what_it_makes(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     source, folder = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "kept"
-    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, cache=folder)
     (path,) = files_of(folder)
     path.write_bytes(b"not a table")
-    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder, fresh=True, workers=1)
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=folder, fresh=True, workers=1)
     assert "earlier run" not in capfd.readouterr().err
     assert path.stat().st_size > 100
     path.write_bytes(b"cut off")  # what cannot be read is made again
-    prepared(source, tmp_path / "c", tokenizer=SAMPLE, kept=folder)
+    prepared(source, tmp_path / "c", tokenizer=SAMPLE, cache=folder)
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b") == bytes_of(tmp_path / "c")
 
 
@@ -234,7 +234,7 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(token_cache, "bound", lambda *_, limit, **__: looks.append(1) or max(0, limit - watch_bytes[0]))
     monkeypatch.setattr(store, "limit", lambda: 1_000_000)
     watch_bytes = [0]
-    watch = LocalProgress(SimpleNamespace(kept=str(tmp_path)), total=0)  # type: ignore[arg-type]
+    watch = LocalProgress(SimpleNamespace(cache=str(tmp_path)), total=0)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 1, 0, 100)
     for _ in range(10_000):  # as many bytes as the limit
         watch_bytes[0] += block.size

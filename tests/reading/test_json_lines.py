@@ -33,13 +33,16 @@ plain = st.dictionaries(
 ).map(lambda row: json.dumps({"text": "x", **row}, ensure_ascii=bool(len(row) % 2)).encode("utf-8", "surrogatepass"))
 
 
-def read(data: bytes, wanted: list[str]) -> list[tuple[int, object]]:
-    """Return every row that is not blank: its number, and what it has of the wanted columns or why it has nothing."""
+def read(data: bytes, typed_columns: list[str]) -> list[tuple[int, object]]:
+    """Return every row that is not blank: its number, and what it has of the `typed_columns` or why it has nothing."""
     count = text_rows.of_buffer(data, quoted=False, final=True).rows
     file, form = RawFile("a.jsonl", "a.jsonl", len(data)), formats.detect("a.jsonl")
-    block_columns = columns.read(Block(file, form, (), 1, count, 0, len(data), data), names=wanted)
+    block_columns = columns.read(Block(file, form, (), 1, count, 0, len(data), data), names=typed_columns)
     return [
-        (row.number, row.reason or repr({name: row.record[name] for name in wanted if name in (row.record or {})}))
+        (
+            row.number,
+            row.reason or repr({name: row.record[name] for name in typed_columns if name in (row.record or {})}),
+        )
         for row in block_columns.rows(np.ones(len(block_columns.numbers), bool))
     ]
 

@@ -76,7 +76,7 @@ def test_another_answer_is_not_taken_from_the_cache(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         _, table = both(rows, tmp_path / name)
         columns = {"inputs_column": "question", "targets_column": "answers.text"}
-        prepared(table, tmp_path / name / "out", options=columns, kept=tmp_path / "cache", **COMMON_OPTIONS)
+        prepared(table, tmp_path / name / "out", options=columns, cache=tmp_path / "cache", **COMMON_OPTIONS)
     ids = [
         {tuple(record["labels"]) for record in by_id(tmp_path / name / "out").values()} for name in ("a", "b")
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_name_with_a_dot_of_its_own_is_a_column(tmp_path: Path) -> None:
             tmp_path / name / "rows.parquet",
             tmp_path / name / "out",
             options=columns,
-            kept=tmp_path / "cache",
+            cache=tmp_path / "cache",
             **COMMON_OPTIONS,
         )
     assert rejected(tmp_path / "a" / "out") == []

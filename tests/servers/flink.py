@@ -60,7 +60,7 @@ class Cluster:
 
     def __init__(self, folder: Path, *, task_managers: int, slots: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self.lost = folder, ""
+        self._folder, self.lost_manager = folder, ""
         self.rest, rpc, self.pool = _free_port(), _free_port(), _free_port()
         config = _CONFIG.format(rpc=rpc, rest=self.rest, folder=folder, slots=slots)
         (folder / "flink-conf.yaml").write_text(config)
@@ -97,7 +97,7 @@ class Cluster:
         process = self.task_managers[running[0]]
         process.kill()
         process.wait()
-        self.lost = running[0]
+        self.lost_manager = running[0]
 
     def attempts(self) -> int:
         """Return how often the task that was begun most often was begun."""

@@ -104,7 +104,7 @@ class Front:
     def __init__(self, emulator: int, *, port: int = 0, tls: ssl.SSLContext | None = None):
         self.emulator = emulator
         self.fault: Fault = lambda request: ""
-        self.seen: list[StorageRequest] = []
+        self.requests: list[StorageRequest] = []
         self.delay = 0.0
         self.stalled = 3.0
         self.sessions: dict[str, _Session] = {}
@@ -118,9 +118,11 @@ class Front:
         self.server.shutdown()
         self.server.server_close()
 
-    def made(self) -> list[str]:
+    def written_names(self) -> list[str]:
         """The names of objects, in the order in which they appeared."""
-        return [request.name for request in self.seen if request.kind in ("put", "multipart") and request.status == 200]
+        return [
+            request.name for request in self.requests if request.kind in ("put", "multipart") and request.status == 200
+        ]
 
 
 @dataclasses.dataclass
@@ -162,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         request.token = self.headers.get("Authorization", "")
         if request.kind == "put" and (session := self.front.sessions.get(query.get("upload_id", ""))):
             request.name = session.metadata["name"]
-        self.front.seen.append(request)
+        self.front.requests.append(request)
         time.sleep(self.front.delay)
         fault = self.front.fault(request)
         try:
@@ -173,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(self.front.stalled)
                 raise _Cut
             if request.kind == "put":
-                status, body, headers = self._put(request, query["upload_id"], fault)
+                status, body, headers = self._store_object(request, query["upload_id"], fault)
             elif request.kind == "begin":
                 status, body, headers = self._begin(request, parts.query)
             else:
@@ -222,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
             response_body = answer.read()
             if "json" in answer.getheader("Content-Type", ""):  # links must lead here, not past us
                 response_body = response_body.replace(
-                    b"http://127.0.0.1:%d" % self.front.emulator, self._here().encode()
+                    b"http://127.0.0.1:%d" % self.front.emulator, self._object_path().encode()
                 )
             return answer.status, response_body, response_headers
         finally:
@@ -233,14 +235,14 @@ class _Handler(BaseHTTPRequestHandler):
         request.name = metadata.setdefault("name", request.name)  # in the address, as TensorFlow's client says it
         upload = uuid.uuid4().hex
         self.front.sessions[upload] = _Session(query, metadata, bytearray())
-        url = self._here() + urllib.parse.urlsplit(self.path).path
+        url = self._object_path() + urllib.parse.urlsplit(self.path).path
         return 200, b"{}", {"Location": f"{url}?uploadType=resumable&upload_id={upload}"}
 
-    def _here(self) -> str:
+    def _object_path(self) -> str:
         scheme = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
         return f"{scheme}://{self.headers['Host']}"
 
-    def _put(self, request: StorageRequest, upload: str, fault: str) -> tuple[int, bytes, dict[str, str]]:
+    def _store_object(self, request: StorageRequest, upload: str, fault: str) -> tuple[int, bytes, dict[str, str]]:
         session = self.front.sessions.get(upload)
         if session is None:
             self._read(request)

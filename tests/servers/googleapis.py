@@ -34,9 +34,11 @@ class Googleapis:
     def run(self, program: str, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """A Python program in the namespace."""
         files = {"/etc/hosts": "hosts"} | {name: "cert.pem" for name in _AUTHORITIES if Path(name).exists()}
-        mounts = " && ".join(f"mount --bind {self._folder / own} {name}" for name, own in files.items())
-        own = ("CA_", "SSL", "PROXY", "STORAGE_EMULATOR_HOST")
-        environment = {key: value for key, value in os.environ.items() if not any(word in key.upper() for word in own)}
+        mounts = " && ".join(f"mount --bind {self._folder / file_name} {name}" for name, file_name in files.items())
+        prefixes = ("CA_", "SSL", "PROXY", "STORAGE_EMULATOR_HOST")
+        environment = {
+            key: value for key, value in os.environ.items() if not any(word in key.upper() for word in prefixes)
+        }
         environment |= {
             "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self.python.port}",
             "NO_GCE_CHECK": "true",  # there is no metadata server to ask for a token

@@ -77,7 +77,7 @@ class Server:
         self._server.shutdown()
         self._server.server_close()
 
-    def asked(self, match: str, method: str = "GET") -> list[Request]:
+    def requests_of(self, match: str, method: str = "GET") -> list[Request]:
         """The requests so far whose `host/path` contains `match`."""
         return [
             request for request in self.requests if match in request.host + request.path and request.method == method

@@ -133,16 +133,16 @@ class Hub:
         if not match or request.query.get("X-Amz-Signature") != "5ecre7":
             return Answer(403)
         name, sha, key = match.groups()
-        return file_answer(self._at(name, sha)[key])
+        return file_answer(self._revision_files(name, sha)[key])
 
-    def _at(self, name: str, revision: str) -> dict[str, bytes] | None:
+    def _revision_files(self, name: str, revision: str) -> dict[str, bytes] | None:
         for branch, files in self._repos[name].revisions.items():
             if revision in (branch, self.sha(name, branch)):
                 return files
         return None
 
     def _info(self, name: str, repo: _Repo, revision: str) -> Answer:
-        files = self._at(name, revision)
+        files = self._revision_files(name, revision)
         if files is None:
             return _error(404, "RevisionNotFound", "Invalid rev id")
         branch = next(key for key, value in repo.revisions.items() if value is files)
@@ -165,7 +165,7 @@ class Hub:
         return entry
 
     def _file(self, name: str, repo: _Repo, revision: str, key: str) -> Answer:
-        files = self._at(name, revision) or {}
+        files = self._revision_files(name, revision) or {}
         if key not in files:
             return _error(404, "EntryNotFound", "Entry not found")
         revision = next(self.sha(name, branch) for branch, value in repo.revisions.items() if value is files)

@@ -11,12 +11,12 @@ import pytest
 class HubThatTakes(http.server.BaseHTTPRequestHandler):
     """Repositories that take every file as a regular one."""
 
-    said: list[tuple[str, bytes]] = []  # noqa: RUF012 - emptied by the fixture
+    requests: list[tuple[str, bytes]] = []  # noqa: RUF012 - emptied by the fixture
     status = 200
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.said.append((self.path, body))
+        self.requests.append((self.path, body))
         if self.path.endswith("/create"):
             payload = json.loads(body)
             name = f"{payload.get('organization') or 'me'}/{payload['name']}"
@@ -60,7 +60,7 @@ def hub_that_takes(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HubThatTake
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("HF_TOKEN", "hf_planted")
-    HubThatTakes.said, HubThatTakes.status = [], 200
+    HubThatTakes.requests, HubThatTakes.status = [], 200
     yield HubThatTakes
     server.shutdown()
     server.server_close()

@@ -119,11 +119,11 @@ def test_a_large_corpus_is_not_downloaded_but_read_by_range(internet: Internet, 
     resolved = resolve(source)
     sha = internet.hub.sha("allenai/big")
     assert resolved.files[3].path == f"hf://datasets/allenai/big@{sha}/data/train-00003.parquet"
-    assert internet.server.asked("/resolve/") == internet.server.asked("/lfs/") == []
+    assert internet.server.requests_of("/resolve/") == internet.server.requests_of("/lfs/") == []
     with open_random(resolved.files[3]) as stream:
         assert pq.ParquetFile(stream).read_row_group(7)["text"][0].as_py() == "row 3700"
-    assert all("range" in request.headers for request in internet.server.asked("/lfs/"))
-    assert len(internet.server.asked("/resolve/")) == 1  # the signed address is used for all further reads
+    assert all("range" in request.headers for request in internet.server.requests_of("/lfs/"))
+    assert len(internet.server.requests_of("/resolve/")) == 1  # the signed address is used for all further reads
 
 
 def test_streamed_and_downloaded_bytes_are_the_same(internet: Internet, glue: str):
@@ -164,9 +164,9 @@ def test_a_host_that_sends_something_else_is_not_believed(
 def test_a_cut_is_continued_and_a_wrong_sha256_is_said(internet: Internet, glue: str):
     internet.server.faults = [Fault("sst2/train", method="GET"), Fault("/lfs/", cut=2000)]
     assert len(resolve(f"{glue}#sst2").files) == 2
-    assert [request.headers["range"] for request in internet.server.asked("/lfs/") if "range" in request.headers] == [
-        "bytes=2000-"
-    ]
+    assert [
+        request.headers["range"] for request in internet.server.requests_of("/lfs/") if "range" in request.headers
+    ] == ["bytes=2000-"]
     internet.server.faults = [Fault("/lfs/", spoil=True, times=9)]
     with raises(SourceError, "source.damaged-download"):
         resolve(f"{glue}#mrpc")
@@ -214,7 +214,7 @@ def test_private_and_gated_datasets_want_the_users_own_token(internet: Internet,
     for source in (private, gated):
         (file,) = resolved_by(source, stream=True).files
         assert open_stream(file).read() == b"1"
-    assert all("authorization" not in request.headers for request in internet.server.asked("localhost"))
+    assert all("authorization" not in request.headers for request in internet.server.requests_of("localhost"))
 
 
 def test_what_does_not_exist_is_said(internet: Internet, glue: str):

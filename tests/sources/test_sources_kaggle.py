@@ -49,9 +49,9 @@ def test_one_file_that_arrives_as_a_zip(internet: Internet):
 
 def test_the_second_time_nothing_is_downloaded(internet: Internet, dataset: str):
     resolve(dataset)
-    request_count = len(internet.server.asked("storage.googleapis.com"))
+    request_count = len(internet.server.requests_of("storage.googleapis.com"))
     assert len(resolve(dataset).files) == 2
-    assert len(internet.server.asked("storage.googleapis.com")) == request_count + 1  # a look at what it is now
+    assert len(internet.server.requests_of("storage.googleapis.com")) == request_count + 1  # a look at what it is now
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,9 @@ def test_a_private_dataset_and_every_place_for_credentials(
     else:
         monkeypatch.setenv(location, internet.kaggle.token)
     assert len(resolve(dataset).files) == 2
-    assert all("authorization" not in request.headers for request in internet.server.asked("storage.googleapis.com"))
+    assert all(
+        "authorization" not in request.headers for request in internet.server.requests_of("storage.googleapis.com")
+    )
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_cut_is_continued_where_it_was(internet: Internet):
     source = internet.page("example.org/a.bin", BODY)
     faults(internet, Fault("a.bin", cut=1_500_000), Fault("a.bin", cut=700_000))
     assert fetched(source) == BODY
-    resumed = [request.headers for request in internet.server.asked("a.bin") if "range" in request.headers]
+    resumed = [request.headers for request in internet.server.requests_of("a.bin") if "range" in request.headers]
     assert [headers["range"] for headers in resumed] == ["bytes=1500000-", "bytes=2200000-"]
     assert all(headers["if-range"] == internet.pages["example.org/a.bin"].headers["ETag"] for headers in resumed)
 
@@ -163,8 +163,8 @@ def test_redirects_are_followed_but_credentials_stay_behind(internet: Internet):
     internet.page("mirror.example.net/real.csv", b"1")
     internet.pages["example.org/a.csv"] = Answer(302, {"Location": "https://mirror.example.net/real.csv"})
     assert fetched("https://jane:s3cret@example.org/a.csv") == b"1"
-    assert "authorization" in internet.server.asked("example.org/a.csv")[0].headers
-    assert all("authorization" not in request.headers for request in internet.server.asked("mirror.example.net"))
+    assert "authorization" in internet.server.requests_of("example.org/a.csv")[0].headers
+    assert all("authorization" not in request.headers for request in internet.server.requests_of("mirror.example.net"))
 
 
 def test_a_redirect_to_plain_http_is_refused(internet: Internet):
@@ -185,7 +185,7 @@ def test_a_refusal_says_what_to_do(internet: Internet, status: int, says: tuple[
 def test_what_is_in_the_cache_is_not_fetched_again_until_it_changes(internet: Internet):
     source = internet.page("example.org/a.bin", BODY)
     assert fetched(source) == fetched(source) == BODY
-    assert len(internet.server.asked("a.bin")) == 3  # two looks at the headers, one download
+    assert len(internet.server.requests_of("a.bin")) == 3  # two looks at the headers, one download
     internet.page("example.org/a.bin", b"new")
     assert fetched(source) == b"new"
 

@@ -42,7 +42,7 @@ def test_a_doi_is_as_good_as_a_number(internet: Internet, record: str, source: s
 def test_include_fetches_only_what_may_hold_it(internet: Internet, record: str):
     (file,) = resolve(record, include="*/squad2_*.csv").files
     assert open_stream(file).read() == b"squad2"
-    assert internet.server.asked("README.txt") == []
+    assert internet.server.requests_of("README.txt") == []
 
 
 def test_one_file_of_a_record(internet: Internet, record: str):
@@ -57,7 +57,9 @@ def test_a_cut_is_continued_and_the_md5_holds(internet: Internet, record: str):
         Fault("CausalQA.zip", answer=Answer(429, {"Retry-After": "0"})),
     ]
     assert len(resolve(record).files) == 3
-    assert internet.server.requests[-1].headers.get("range") == "bytes=100-" or internet.server.asked("README.txt")
+    assert internet.server.requests[-1].headers.get("range") == "bytes=100-" or internet.server.requests_of(
+        "README.txt"
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_another_file_of_the_name_makes_another_dataset(task: Path, rows: Path, 
 
 def test_tokens_of_a_file_are_found_again_until_it_does_something_else(task: Path, rows: Path, tmp_path: Path) -> None:
     def count_cached_blocks(name: str) -> int:
-        prepared(rows, tmp_path / name, tokenizer="sample:", task=str(task), kept=tmp_path / "kept")
+        prepared(rows, tmp_path / name, tokenizer="sample:", task=str(task), cache=tmp_path / "kept")
         return len(list((tmp_path / "kept").glob("??/*.arrow")))
 
     assert count_cached_blocks("one") == 1

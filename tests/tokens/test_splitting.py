@@ -110,13 +110,13 @@ def test_every_row_is_accounted_for_and_its_parts_go_to_one_split(tmp_path: Path
     assert {rejection["reason"].partition(":")[0] for rejection in rejected(tmp_path / "out")} >= {"too long to split"}
     splits: dict[str, set[str]] = {}
     parts: dict[str, list[int]] = {}
-    for split, own in records(tmp_path / "out").items():
-        for record in own:
+    for split, split_records in records(tmp_path / "out").items():
+        for record in split_records:
             row, _, part = record["id"][0].decode().partition("/")
             splits.setdefault(row, set()).add(split)
             parts.setdefault(row, []).append(int(part or 1))
-    assert all(len(own) == 1 for own in splits.values())
-    assert all(sorted(own) == list(range(1, len(own) + 1)) for own in parts.values())
+    assert all(len(numbers) == 1 for numbers in splits.values())
+    assert all(sorted(numbers) == list(range(1, len(numbers) + 1)) for numbers in parts.values())
     prepared(tmp_path / "rows.jsonl", tmp_path / "again", **options)  # from the cache
     assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "out")
 

@@ -34,9 +34,16 @@ def trained(**options: object) -> bytes:
     """A small model of these texts, trained with SentencePiece's own options."""
     lines = [f"line {i}: café naïve == {i * 7919} __init__ <sep> 漢字かな {'ab' * (i % 9)}" for i in range(800)]
     model = io.BytesIO()
-    given = {"vocab_size": 420, "hard_vocab_limit": False, "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    trainer_options = {
+        "vocab_size": 420,
+        "hard_vocab_limit": False,
+        "pad_id": 0,
+        "eos_id": 1,
+        "unk_id": 2,
+        "bos_id": -1,
+    }
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **{**given, **options}
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **{**trainer_options, **options}
     )
     return model.getvalue()
 
@@ -142,11 +149,11 @@ def test_other_models_are_left_to_sentencepiece() -> None:
 
 
 def test_a_sentencepiece_that_counts_otherwise_is_noticed() -> None:
-    class Other(sentencepiece.SentencePieceProcessor):
+    class OtherProcessor(sentencepiece.SentencePieceProcessor):
         def encode(self, texts: list[str], **arguments: object) -> list[np.ndarray]:
             return [ids[::-1] for ids in super().encode(texts, **arguments)]
 
-    encoder = BlockEncoder(SAMPLE, Other(model_proto=SAMPLE))
+    encoder = BlockEncoder(SAMPLE, OtherProcessor(model_proto=SAMPLE))
     assert encoder.slow.startswith("it gives other ids than SentencePiece")
     assert (
         encoder.encode(["a b c"]).ids.tolist() == encoder._processor.encode(["a b c"], return_type="numpy")[0].tolist()
@@ -188,7 +195,7 @@ if __name__ == "__main__":
     pairs = {name: pair(Path(name).read_bytes()) for name in sys.argv[2:]}
     pairs |= {name: pair(trained(**options) if options else SAMPLE) for name, options in list(MODELS.items())[:2]}
     for _ in range(int(sys.argv[1]) // 10_000):
-        some = list(fuzzed(chooser, 10_000))
+        texts = list(fuzzed(chooser, 10_000))
         for of_model in pairs.values():
-            check(of_model, some)
+            check(of_model, texts)
     print(f"{int(sys.argv[1]):,} texts have the same ids with {', '.join(pairs)}.")

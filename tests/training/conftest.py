@@ -38,14 +38,14 @@ def shape(shared: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def done(shared: Path, data: str, shape: str) -> Any:
+def finished_run(shared: Path, data: str, shape: str) -> Any:
     """A run of twelve steps that nothing disturbed: a `trainer.Result`."""
     import toy_runs  # needs TensorFlow
 
     from t5prep.training import trainer
 
-    result = shared / "done.pickle"
-    with filelock.FileLock(shared / "done.lock"):
+    result = shared / "finished_run.pickle"
+    with filelock.FileLock(shared / "finished_run.lock"):
         if not result.exists():
             result.write_bytes(pickle.dumps(trainer.train(toy_runs.config(data, shape, shared / "done"))))
     return pickle.loads(result.read_bytes())

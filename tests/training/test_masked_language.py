@@ -168,13 +168,13 @@ def test_a_model_learns_more_than_how_often_tokens_occur(data: str, tmp_path: Pa
     assert result.evaluation.metrics["loss"] < 0.95 * loss_of_frequencies(data)
     settings = [part for name, value in LEARNS.items() for part in ("--set", f"{name}={value}")]
     arguments = ["train", "--data", data, "--out", str(tmp_path / "run"), "--model", "tiny", *settings]
-    said = CliRunner().invoke(cli.main, arguments, catch_exceptions=False).output  # it has ended, and says so again
-    assert f"next: t5prep export --model {tmp_path / 'run'}" in said
+    output = CliRunner().invoke(cli.main, arguments, catch_exceptions=False).output  # it has ended, and says so again
+    assert f"next: t5prep export --model {tmp_path / 'run'}" in output
     from t5prep.training.publish.export import export_hf
 
     export_hf(str(tmp_path / "run"), out=str(tmp_path / "exported"))
-    said = json.loads((tmp_path / "exported" / "config.json").read_text())
-    assert said["architectures"] == ["BertForMaskedLM"]
+    exported_config = json.loads((tmp_path / "exported" / "config.json").read_text())
+    assert exported_config["architectures"] == ["BertForMaskedLM"]
     assert "fill-mask" in (tmp_path / "exported" / "README.md").read_text()
     exported_model = run.open_model(str(tmp_path / "exported"))
     assert isinstance(exported_model.config, EncoderConfig)

@@ -32,24 +32,24 @@ from t5prep.training.run import run
 from t5prep.training.runtime import devices
 
 
-def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: str) -> None:
-    assert done.steps == 12
-    assert done.evaluation
+def test_a_run_ends_with_its_best_checkpoint_scored(finished_run: trainer.Result, data: str) -> None:
+    assert finished_run.steps == 12
+    assert finished_run.evaluation
     dataset_manifest = manifest.load(data)
     ids = preparing.records(Path(data))["validation"]
     # Every record of the split, once.
-    assert sorted(prediction["id"] for prediction in done.evaluation.predictions) == sorted(
+    assert sorted(prediction["id"] for prediction in finished_run.evaluation.predictions) == sorted(
         r["id"][0].decode() for r in ids
     )
-    assert sum(map(sum, done.evaluation.metrics["confusion"])) == dataset_manifest.splits["validation"].records
-    _, state = checkpoints.best(done.run)
+    assert sum(map(sum, finished_run.evaluation.metrics["confusion"])) == dataset_manifest.splits["validation"].records
+    _, state = checkpoints.best(finished_run.run)
     for name, value in state.metrics.items():
-        assert done.evaluation.metrics[name] == pytest.approx(value, rel=1e-6), name
-    assert sorted(toy_runs.losses(done.run)) == list(range(1, 13))
+        assert finished_run.evaluation.metrics[name] == pytest.approx(value, rel=1e-6), name
+    assert sorted(toy_runs.losses(finished_run.run)) == list(range(1, 13))
 
 
 def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
-    toys: Path, data: str, shape: str, done: trainer.Result, monkeypatch: pytest.MonkeyPatch
+    toys: Path, data: str, shape: str, finished_run: trainer.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = toy_runs.config(data, shape, toys / "disturbed")
     line = log.RunLog.line
@@ -74,10 +74,10 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     assert checkpoints.last(config.out)[1].step == 8  # type: ignore[index]
     monkeypatch.setattr(log.RunLog, "line", line)
     result = trainer.train(config)
-    assert toy_runs.losses(config.out) == toy_runs.losses(done.run)
-    assert result.evaluation == done.evaluation
+    assert toy_runs.losses(config.out) == toy_runs.losses(finished_run.run)
+    assert result.evaluation == finished_run.evaluation
     uninterrupted_model, resumed_model = (
-        run.open_model(done.run, checkpoint="last"),
+        run.open_model(finished_run.run, checkpoint="last"),
         run.open_model(config.out, checkpoint="last"),
     )
     assert all(
@@ -86,44 +86,44 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     )
 
 
-def test_a_finished_run_only_says_how_it_ended(done: trainer.Result, data: str, shape: str) -> None:
-    earlier_losses = toy_runs.losses(done.run)
-    result = trainer.train(toy_runs.config(data, shape, done.run))
-    assert (result.steps, result.evaluation) == (done.steps, done.evaluation)
-    assert toy_runs.losses(done.run) == earlier_losses
+def test_a_finished_run_only_says_how_it_ended(finished_run: trainer.Result, data: str, shape: str) -> None:
+    earlier_losses = toy_runs.losses(finished_run.run)
+    result = trainer.train(toy_runs.config(data, shape, finished_run.run))
+    assert (result.steps, result.evaluation) == (finished_run.steps, finished_run.evaluation)
+    assert toy_runs.losses(finished_run.run) == earlier_losses
 
 
-def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_path: Path) -> None:
+def test_scoring_a_run_from_its_directory(finished_run: trainer.Result, data: str, tmp_path: Path) -> None:
     out = tmp_path / "scores.json"
-    arguments = ["eval", "--model", done.run, "--batch", "7", "--predictions", str(out)]
+    arguments = ["eval", "--model", finished_run.run, "--batch", "7", "--predictions", str(out)]
     result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     scores = json.loads(out.read_text())
-    assert scores["checkpoint"] == done.best
-    assert done.evaluation
+    assert scores["checkpoint"] == finished_run.best
+    assert finished_run.evaluation
     assert {p["id"]: p["prediction"] for p in scores["predictions"]} == {
-        p["id"]: p["prediction"] for p in done.evaluation.predictions
+        p["id"]: p["prediction"] for p in finished_run.evaluation.predictions
     }
-    assert scores["metrics"]["loss"] == pytest.approx(done.evaluation.metrics["loss"], rel=1e-5)
-    assert scores["metrics"]["confusion"] == done.evaluation.metrics["confusion"]
+    assert scores["metrics"]["loss"] == pytest.approx(finished_run.evaluation.metrics["loss"], rel=1e-5)
+    assert scores["metrics"]["confusion"] == finished_run.evaluation.metrics["confusion"]
     losses = [row["loss"] for row in scores["worst"]]
     assert losses == sorted(losses, reverse=True)
 
 
-def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str) -> None:
+def test_predictions_are_those_of_the_evaluation(finished_run: trainer.Result, data: str) -> None:
     """Raw rows, through the run's own task and tokenizer, are answered as the prepared records are."""
-    assert done.evaluation
-    expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
-    prediction_run = Predictions(done.run, str(Path(data).with_suffix(".csv")), PredictOptions(batch=8))
+    assert finished_run.evaluation
+    expected = {p["id"]: p["prediction"] for p in finished_run.evaluation.predictions}
+    prediction_run = Predictions(finished_run.run, str(Path(data).with_suffix(".csv")), PredictOptions(batch=8))
     answers = list(prediction_run)
     assert len(answers) == 90
     assert {prediction.id: prediction.prediction for prediction in answers if prediction.id in expected} == expected
 
 
-def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
-    config = toy_runs.config("d", done.run, "o", weights="pretrained")
+def test_another_run_starts_from_the_best_weights_of_one(finished_run: trainer.Result) -> None:
+    config = toy_runs.config("d", finished_run.run, "o", weights="pretrained")
     shape, weights, tokenizer = run.start_from(config, ids=8100)
-    best = run.open_model(done.run)
+    best = run.open_model(finished_run.run)
     assert shape == best.config
     assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
     assert tokenizer
@@ -133,18 +133,18 @@ def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -
 
 
 @pytest.mark.parametrize("piped", [b"a\n\xff\xfe\n", b"a\ncaf\xe9\n"])
-def test_input_that_is_no_text_is_one_sentence(done: trainer.Result, piped: bytes) -> None:
-    result = CliRunner().invoke(cli.main, ["predict", "--model", done.run], input=piped)
+def test_input_that_is_no_text_is_one_sentence(finished_run: trainer.Result, piped: bytes) -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "--model", finished_run.run], input=piped)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: standard input is not utf-8: byte 0x")
     assert "looks like --encoding" in result.stderr
 
 
-def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_path: Path) -> None:
+def test_an_export_holds_the_best_weights_bit_for_bit(finished_run: trainer.Result, tmp_path: Path) -> None:
     out = tmp_path / "exported"
-    assert export.export_hf(done.run, out=str(out)) == done.best
+    assert export.export_hf(finished_run.run, out=str(out)) == finished_run.best
     config, weights = load_weights(out)
-    best = run.open_model(done.run)
+    best = run.open_model(finished_run.run)
     assert config == best.config
     assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
     card = (out / "README.md").read_text()
@@ -156,26 +156,28 @@ def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_
     assert reopened.tokenizer.sha256 == best.tokenizer.sha256  # type: ignore[union-attr]
     assert reopened.manifests[0].digest == digest
     with raises(OutputError, "output.exists"):
-        export.export_hf(done.run, out=str(out))
+        export.export_hf(finished_run.run, out=str(out))
     assert [path.name for path in tmp_path.iterdir()] == ["exported"]
 
 
 @pytest.mark.slow
-def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, tmp_path: Path) -> None:
+def test_a_saved_model_takes_ids_and_gives_ids(finished_run: trainer.Result, data: str, tmp_path: Path) -> None:
     """A SavedModel gives the evaluation's answers in TensorFlow alone."""
-    export.export_saved_model(done.run, out=str(tmp_path / "saved"))
+    export.export_saved_model(finished_run.run, out=str(tmp_path / "saved"))
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     from t5prep.training.data import eval_batches, opening
 
-    best = run.open_model(done.run)
+    best = run.open_model(finished_run.run)
     answers = []
     for batch in eval_batches(opening.open_split(Dataset(data), "validation"), batch=5):
         ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
         assert best.tokenizer
         for id, row in zip(batch["id"], ids, strict=True):
             answers += [(id.decode(), answer(row, best.tokenizer))] if id else []
-    assert done.evaluation
-    assert answers == [(prediction["id"], prediction["prediction"]) for prediction in done.evaluation.predictions]
+    assert finished_run.evaluation
+    assert answers == [
+        (prediction["id"], prediction["prediction"]) for prediction in finished_run.evaluation.predictions
+    ]
 
 
 THEIRS = """
@@ -273,7 +275,7 @@ def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: s
 
 
 def test_what_is_refused_before_the_first_step(
-    toys: Path, data: str, shape: str, done: trainer.Result, tmp_path: Path
+    toys: Path, data: str, shape: str, finished_run: trainer.Result, tmp_path: Path
 ) -> None:
     config = toy_runs.config(data, shape, tmp_path / "run")
     with raises(UsageError, "option.missing", "--model", "model"):
@@ -285,7 +287,7 @@ def test_what_is_refused_before_the_first_step(
     with raises(TokenizerError, "dataset.tokenizer-unavailable"):
         trainer.train(dataclasses.replace(config, tokenizer=str(tmp_path / "none.model")))
     with raises(UsageError, "checkpoint.settings-mismatch"):
-        trainer.train(dataclasses.replace(config, out=done.run, batch=4))
+        trainer.train(dataclasses.replace(config, out=finished_run.run, batch=4))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("")
     with raises(OutputError, "output.foreign-file"):

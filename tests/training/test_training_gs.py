@@ -60,7 +60,7 @@ def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tm
     # A checkpoint is whole when its marker is there: nothing of it is written after the marker. Old ones went.
     written_urls = [
         unquote(request.url)
-        for request in googleapis.front.seen
+        for request in googleapis.front.requests
         if request.method in ("POST", "PUT") and request.status == 200
     ]
     last = [name for name in written_urls if "/00000006/" in name]

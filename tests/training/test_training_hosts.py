@@ -60,7 +60,7 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     deadline = time.monotonic() + SECONDS
     while not checkpoints.last(str(tmp_path / "two")):
         assert time.monotonic() < deadline
-        assert all(one.poll() is None for one in killed), collect_stderr(killed)
+        assert all(process.poll() is None for process in killed), collect_stderr(killed)
         time.sleep(0.1)
     killed[1].kill()
     collect_stderr(killed)
@@ -71,10 +71,12 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     steps = newest[1].step + 4
     processes = start(command(data, shape, tmp_path / "two", steps=steps))
     outputs = collect_stderr(processes)
-    assert [one.returncode for one in processes] == [0, 0], outputs
+    assert [process.returncode for process in processes] == [0, 0], outputs
     assert "Going on with" in outputs[0]
-    one = CliRunner().invoke(cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False)
-    assert one.exit_code == 0, one.output
+    result = CliRunner().invoke(
+        cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
     expected = toy_runs.losses(tmp_path / "one")
     assert sorted(expected) == list(range(1, steps + 1))
     assert toy_runs.losses(tmp_path / "two") == pytest.approx(expected, abs=1e-5)

@@ -95,10 +95,10 @@ def test_evaluation_keeps_what_training_has_too() -> None:
             for split, words in zip(splits, ("", " of more words"), strict=True)
             for split_sketch in sketches_of([(split, text + words)], block=1, split=split, file=f"{split}.csv")
         ]
-        file_repeats, drawn = (search(parts, drawn_by_id=drawn) for drawn in (False, True))
+        file_repeats, id_repeats = (search(parts, drawn_by_id=drawn_by_id) for drawn_by_id in (False, True))
         assert file_repeats.dropped["split"].to_pylist() == ["train"]
-        assert drawn.dropped["split"].to_pylist() == [splits[0]]
-        assert file_repeats.across_splits == drawn.across_splits == 1
+        assert id_repeats.dropped["split"].to_pylist() == [splits[0]]
+        assert file_repeats.across_splits == id_repeats.across_splits == 1
 
 
 def test_rows_of_one_id_are_no_repeats() -> None:

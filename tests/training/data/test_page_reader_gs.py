@@ -23,7 +23,7 @@ def ids(data, steps, **options):
 def reads(front):
     return [
         request
-        for request in front.seen
+        for request in front.requests
         if request.method == "GET" and "tfrecord" in request.name and "alt=media" in request.url
     ]
 
@@ -33,7 +33,7 @@ def test_little_is_read_before_the_first_batch(front, bucket, tmp_path, start):
     """Of eight shards, at most a tenth, with what is read ahead meanwhile: pages, and no shard from its beginning."""
     manifest = write(tmp_path / "data", {"train": [250] * 8}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
-    front.seen.clear()
+    front.requests.clear()
     assert ids(f"{bucket}/data", 1, start_step=start) == ids(str(tmp_path / "data"), 1, start_step=start)
     assert (
         0

@@ -41,7 +41,7 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, variant: 
         {"model": "m", "data": tuple(places), "out": "r", "batch": 8, "seed": 4, "buckets": tuple(buckets)}
     )
     opened = opening.open_splits(places, "train")
-    rates = [one.records for one in opened]
+    rates = [split.records for split in opened]
     batches = seen_by_batches(
         places,
         60,
@@ -54,19 +54,19 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, variant: 
     for id in random.Random(1).sample(sorted(batches), 25):
         steps: set[int] = set()
         for tracer, path in zip(every, places, strict=True):  # in a mixture, both may have a row of this id
-            for record in (one for one in tracer.records(id) if one.split == "train"):
+            for record in (record for record in tracer.records(id) if record.split == "train"):
                 location = {
                     "shard": record.shard,
                     "number": record.number,
-                    "of_record": [one == path for one in places],
+                    "of_record": [path == record_path for record_path in places],
                 }
                 steps |= set(one_record.steps_of(opened, settings, **location, steps=60))
         assert sorted(steps) == batches[id]
         assert steps
 
 
-def test_a_run_says_what_it_did_with_a_row(data: str, done: trainer.Result, tmp_path: Path) -> None:
-    out = str(shutil.copytree(done.run, tmp_path / "run"))
+def test_a_run_says_what_it_did_with_a_row(data: str, finished_run: trainer.Result, tmp_path: Path) -> None:
+    out = str(shutil.copytree(finished_run.run, tmp_path / "run"))
     scores = t5prep.evaluate(out, split="validation", worst=1000)
     wrong = {prediction.id: prediction for prediction in scores.worst}
     tracer = RowTracer(Dataset(data))

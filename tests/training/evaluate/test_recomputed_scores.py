@@ -91,12 +91,12 @@ def test_rouge_is_the_mean_of_rouge_scores_own(normalize: bool) -> None:
         return prepare(text).replace(" . ", " .\n")
 
     scores = [
-        scorer.score_multi([sentences(one) for one in right], sentences(prediction))
+        scorer.score_multi([sentences(reference) for reference in right], sentences(prediction))
         for right, prediction in zip(references, predictions, strict=True)
     ]
-    expected = {f"{kind}_ascii_f1": np.mean([one[kind].fmeasure for one in scores]) for kind in scores[0]}
+    expected = {f"{kind}_ascii_f1": np.mean([score[kind].fmeasure for score in scores]) for kind in scores[0]}
     expected |= {
-        f"rougeL_ascii_{side}": np.mean([getattr(one["rougeL"], side) for one in scores])
+        f"rougeL_ascii_{side}": np.mean([getattr(score["rougeL"], side) for score in scores])
         for side in ("precision", "recall")
     }
     ours = metrics.rouge(references, predictions, normalize=normalize, ascii_words=True)

@@ -43,10 +43,10 @@ ROWS = [
 class Recorder(answering.Copies):
     """Remember the ids of every input that reaches the device."""
 
-    seen: list[list[int]] = []  # noqa: RUF012 - of the class: the test reads it
+    recorded_ids: list[list[int]] = []  # noqa: RUF012 - of the class: the test reads it
 
     def __call__(self, inputs: Any, length: int) -> tuple[np.ndarray, np.ndarray]:
-        self.seen += [ids.tolist() for ids in inputs]
+        self.recorded_ids += [ids.tolist() for ids in inputs]
         return super().__call__(inputs, length)
 
 
@@ -79,9 +79,9 @@ def prepared_ids(data: Path) -> dict[str, list[int]]:
 def predicted_ids(model: str, rows: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
     """The ids that a prediction gives to the device, or the reason of a row without an answer, by the row's id."""
     monkeypatch.setattr(predictor, "Device", Recorder)
-    Recorder.seen = []
+    Recorder.recorded_ids = []
     answers = list(t5prep.predict(model, rows, max_length=32, **options))
-    inputs = {tuple(ids): ids for ids in Recorder.seen}
+    inputs = {tuple(ids): ids for ids in Recorder.recorded_ids}
     words = answering.WORDS
     by_text = {words.decode([token for token in ids if token != words.eos_id]): ids for ids in inputs.values()}
     return {answer.id: answer.reason or by_text[answer.prediction] for answer in answers}

@@ -420,11 +420,11 @@ def test_a_table_in_memory_gives_answers_to_its_rows(monkeypatch: pytest.MonkeyP
 
     asked_for: list[list[str]] = []
 
-    class Seen:
+    class RecordingModel:
         def __init__(self, model: str, source: Any, options: PredictOptions) -> None:
             asked_for.append([str(options.rows.as_text), Path(source.files[0].path).read_text()])
 
-    monkeypatch.setattr(module, "Predictions", Seen)
+    monkeypatch.setattr(module, "Predictions", RecordingModel)
     table = pa.table({"Title": ["Why?", "How?"], "__index_level_0__": [5, 7]})
     rows = '{"Title": "Why?"}\n{"Title": "How?"}\n'
 

@@ -27,7 +27,7 @@ def test_every_file_arrives_in_one_commit(
     exported: str,
 ) -> None:
     assert push(exported, repo="me/model").endswith("me/model")
-    commits = [body for path, body in hub_that_takes.said if "/commit/" in path]
+    commits = [body for path, body in hub_that_takes.requests if "/commit/" in path]
     assert len(commits) == 1
     lines = [json.loads(line) for line in commits[0].splitlines()]
     assert {line["value"]["path"] for line in lines if line["key"] == "file"} == {
@@ -79,7 +79,7 @@ def test_a_tokenizer_and_a_shape_are_pushed_without_weights_and_get_a_card(
     for name, content in (("config.json", json.dumps(shape)), ("tokenizer.json", "{}"), ("notes.txt", "mine")):
         (tmp_path / name).write_text(content)
     push(str(tmp_path), repo="me/model")
-    (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
+    (commit,) = (body for path, body in hub_that_takes.requests if "/commit/" in path)
     lines = [json.loads(line) for line in commit.splitlines()]
     sent = {
         line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines if line["key"] == "file"

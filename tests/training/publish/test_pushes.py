@@ -105,7 +105,7 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
     assert result.returncode == 0, result.stderr[-2000:]
     assert result.stdout.endswith("opening a device is an error here\n")
     assert "Confusion matrix" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
+    (commit,) = (body for path, body in hub_that_takes.requests if "/commit/" in path)
     sent = [json.loads(line)["value"].get("path") for line in commit.splitlines()]
     assert {"model.safetensors", "runs/events.out.tfevents.1.host"} < set(sent)
 

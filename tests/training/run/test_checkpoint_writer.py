@@ -27,7 +27,7 @@ def variables(value: float) -> Variables:
     return Variables({"a": jax.numpy.full((4, 4), value)}, {"a": {}}, jax.numpy.int32(0))
 
 
-add_one = jax.jit(lambda own: jax.tree.map(lambda x: x + 1, own), donate_argnums=0)
+add_one = jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)
 
 
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,8 @@ def test_adafactor_keeps_one_float_for_each_row_and_column_of_a_large_matrix():
         "c": layout((32, 8)),
         "d": layout((6, 512), 1),
     }
-    slots = {name: Adafactor().slot_shapes(own) for name, own in layouts.items()}
-    floats = {name: sum(math.prod(shape) for shape in own.values()) for name, own in slots.items()}
+    slots = {name: Adafactor().slot_shapes(layout) for name, layout in layouts.items()}
+    floats = {name: sum(math.prod(shape) for shape in slot_shapes.values()) for name, slot_shapes in slots.items()}
     assert floats == {"a": 512 + 2048, "b": 12 * (512 + 256), "c": 32 * 8, "d": 6 * 512}
 
 
