@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-import drawn_seeds
 import extras
 import hypothesis
 import pytest
+import random_seeds
 import xla_flags
 from servers.gcs_emulator import bucket, emulator, front  # noqa: F401 - fixtures
 from servers.googleapis import googleapis  # noqa: F401 - a fixture
@@ -30,7 +30,7 @@ hypothesis.settings.register_profile(
     "steady",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    max_examples=100 if drawn_seeds.ARE_GIVEN else 40,
+    max_examples=100 if random_seeds.ARE_GIVEN else 40,
 )
 hypothesis.settings.register_profile("sanitized", hypothesis.settings.get_profile("steady"), max_examples=25)
 hypothesis.settings.load_profile("steady")

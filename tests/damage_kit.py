@@ -33,7 +33,7 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
 from t5prep.sources import sample

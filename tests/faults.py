@@ -275,11 +275,13 @@ def scenarios(good: Path) -> list[Scenario]:
 
 def lay_good(folder: Path, *, training: bool) -> None:
     """Write what the commands read: rows, a dataset, and a run on it."""
-    import preparing
+    import small_corpora
 
     folder.mkdir(parents=True)
-    preparing.write_csv(folder / "rows.csv", [*preparing.questions(90, words=8), *preparing.questions(3, words=8)])
-    preparing.prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=32, shards=2)
+    small_corpora.write_csv(
+        folder / "rows.csv", [*small_corpora.questions(90, words=8), *small_corpora.questions(3, words=8)]
+    )
+    small_corpora.prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=32, shards=2)
     if training:
         import toy_runs as toys
 

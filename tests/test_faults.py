@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from drawn_seeds import seeds
 from faults import Harness
+from random_seeds import seeds
 from servers.gcs_emulator import Front
 
 from t5prep.io import gcs

@@ -14,10 +14,10 @@ import published_models
 import pytest
 import readme
 from click.testing import CliRunner
-from preparing import by_id, prepared, write_csv
 from readme import Code, Command
 from servers.corpora import publish
 from servers.internet import Internet
+from small_corpora import by_id, prepared, write_csv
 
 from t5prep.cli import main
 from t5prep.sources import sample

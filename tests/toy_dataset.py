@@ -3,8 +3,8 @@
 import hashlib
 from pathlib import Path
 
-import framing
 import numpy as np
+import records_in_python
 
 from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.manifest import (
@@ -56,7 +56,9 @@ def write(
             path = out / shard_files.name(split, shard, len(shards))
             framed = []
             for _ in range(records):
-                framed.append(framing.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length)))
+                framed.append(
+                    records_in_python.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length))
+                )
                 number += 1
             content = b"".join(framed)
             sizes = np.fromiter(map(len, framed), np.int64)
@@ -103,7 +105,7 @@ def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes
             ids += [tfrecord.IGNORED_LABEL if key == "labels" else 0] * (size - len(ids))
     texts = {"id": [name.encode(), b"second"] if layout == "packed" else [name.encode()]}
     texts["references"] = [b"right"] * (number % 3)
-    return framing.example({**values, **texts})
+    return records_in_python.example({**values, **texts})
 
 
 def tokens_of(number: int, length: int) -> int:

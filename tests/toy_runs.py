@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import preparing
+import small_corpora
 
 from t5prep.training.settings.config import TrainConfig, build
 
@@ -27,11 +27,11 @@ SHAPE = {
 
 def classes(out: Path, *, rows: int = 90, **choices: Any) -> str:
     """Questions of three classes that a word of the title gives away; inputs of 32 tokens, targets of two."""
-    lines = preparing.questions(rows, words=12)
+    lines = small_corpora.questions(rows, words=12)
     for line, clue in zip(lines, itertools.cycle(["closed", "edited", "fine"]), strict=False):
         line["Title"] = f"{clue} {line['Title']}"
-    preparing.prepared(
-        preparing.write_csv(out.with_suffix(".csv"), lines),
+    small_corpora.prepared(
+        small_corpora.write_csv(out.with_suffix(".csv"), lines),
         out,
         tokenizer="sample:",
         input_length=32,
@@ -48,8 +48,8 @@ def sentences(out: Path, *, rows: int = 60, **choices: Any) -> str:
     lines = [
         {"id": str(n), "q": " ".join(numbers[int(d)] for d in str(n + 100)), "a": str(n + 100)} for n in range(rows)
     ]
-    source = preparing.write_csv(out.with_suffix(".csv"), lines)
-    preparing.prepared(
+    source = small_corpora.write_csv(out.with_suffix(".csv"), lines)
+    small_corpora.prepared(
         source,
         out,
         task="text2text",

@@ -181,7 +181,7 @@ ROWS_A_SKETCH, SHINGLES = 5_000, 8
 
 
 def search(rows: int, *, repeat_pattern: str) -> None:
-    """Search near-duplicates in sketches of so many rows, of which few are repeats, or a third (`repeat_pattern`): in pairs, or all in one group.
+    """Search near-duplicates in sketches of so many rows. `repeat_pattern`: few repeats, or a third, in pairs or one group.
 
     Two that are alike differ in one shingle. Print how many are found to repeat another one.
     """

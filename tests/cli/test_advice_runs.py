@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 import encoders
-import preparing
 import pytest
 import readme
+import small_corpora
 import test_advice
 import test_published_table
 import toy_runs
@@ -73,8 +73,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
          "text": f"a text number {n} of some words", "label": ["good", "bad"][n % 2], "body": f"body {n}"}
         for n in range(40)
     ]  # fmt: skip
-    preparing.write_csv(folder / "mine.csv", rows)
-    preparing.write_csv(folder / "questions.csv", rows[:3])
+    small_corpora.write_csv(folder / "mine.csv", rows)
+    small_corpora.write_csv(folder / "questions.csv", rows[:3])
     generator = random.Random(0)
     words = ["".join(generator.choices("abcdefghijklmnoprstuvz", k=generator.randint(2, 9))) for _ in range(600)]
     for name in ("texts.txt", "wiki.txt"):
@@ -83,7 +83,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoders.bert(folder / "models" / "bert")
     (folder / "mine.py").write_text("def no_menus(text):\n    return text\n")
     splits = {"train": 0.5, "validation": 0.5}
-    manifest = preparing.prepared(
+    manifest = small_corpora.prepared(
         folder / "mine.csv", folder / "data" / "sample", tokenizer="sample:", splits=splits, input_length=32
     )
     toy_runs.create_run(folder / "runs" / "sample", manifest, data=str(folder / "data" / "sample"))

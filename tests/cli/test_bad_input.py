@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from preparing import prepared, questions, rejected, write_csv
 from raised import raises
+from small_corpora import prepared, questions, rejected, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import manifest

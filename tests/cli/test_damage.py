@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by 
 
 import damage_kit
 from damage_kit import Lines, case
-from odd import SEED
+from fuzzed_arguments import SEED
 
 CASES = 12
 FAILURES = 10

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import click
 import damage_kit
-import drawn_seeds
 import pytest
+import random_seeds
 from click.testing import CliRunner
-from odd import ODD, SEED, fault
-from preparing import prepared, questions, write_csv
+from fuzzed_arguments import ODD, SEED, fault
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
 
 # `make fuzz` draws fewer for each of its many seeds.
-CASES = 40 if drawn_seeds.ARE_GIVEN else 250
+CASES = 40 if random_seeds.ARE_GIVEN else 250
 # Not without TensorFlow, and not for random settings: what these do is tested where they live.
 NEVER_WELL = ("train", "eval", "predict", "export", "push", "plan")
 
@@ -163,7 +163,7 @@ def _line(draw: random.Random, commands: list[tuple[tuple[str, ...], click.Comma
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("number", drawn_seeds.seeds(1))
+@pytest.mark.parametrize("number", random_seeds.seeds(1))
 def test_no_command_line_ends_in_a_traceback(number: int, places: list[str]) -> None:
     # explore answers until it is stopped: its own tests start it.
     commands = [command for command in _commands(main) if command[0] != ("explore",)]

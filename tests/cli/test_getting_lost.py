@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
-from preparing import questions, write_csv
 from raised import raises
+from small_corpora import questions, write_csv
 
 from t5prep.cli import main
 from t5prep.errors import T5prepError, UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from preparing import by_id, bytes_of
 from raised import raises
+from small_corpora import by_id, bytes_of
 
 import t5prep
 from t5prep.cli import COMMANDS, main

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from preparing import prepared, questions, write_csv
 from raised import raises
 from servers.internet import Internet, make_user_agent_once
+from small_corpora import prepared, questions, write_csv
 
 import t5prep
 from t5prep.cli import main

@@ -12,7 +12,7 @@ from pathlib import Path
 import damage_kit
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import _terminal, main
 from t5prep.dataset.verify import verify

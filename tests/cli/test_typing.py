@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
 

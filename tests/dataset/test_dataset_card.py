@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml as YAML
 from click.testing import CliRunner
-from preparing import bytes_of, prepared, questions, write_csv
-from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
+from servers.writable_hub import WritableHub, writable_hub  # noqa: F401 - a fixture
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 import t5prep
 from t5prep.cli import main
@@ -59,7 +59,7 @@ def test_a_licence_is_the_hubs_name_of_it_or_other(data: Path, licence: str, exp
 def test_a_card_of_push_is_removed_with_its_dataset_and_a_readme_of_the_user_stays(
     data: Path,
     tmp_path: Path,
-    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    writable_hub: type[WritableHub],  # noqa: F811
 ) -> None:
     original_files = bytes_of(data)
     upload.push(str(data), repo="me/questions")
@@ -74,13 +74,13 @@ def test_a_card_of_push_is_removed_with_its_dataset_and_a_readme_of_the_user_sta
     assert (data / card.NAME).read_text() == "# Mine\n"
 
 
-def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type[HubThatTakes]) -> None:  # noqa: F811
+def test_push_publishes_a_dataset_in_one_commit(data: Path, writable_hub: type[WritableHub]) -> None:  # noqa: F811
     (data / "notes.txt").write_text("mine")
     result = CliRunner().invoke(main, ["push", "--data", str(data), "--repo", "me/questions", "--private"])
     assert result.exit_code == 0, result.output
-    created = json.loads(hub_that_takes.requests[0][1])
+    created = json.loads(writable_hub.requests[0][1])
     assert (created["type"], created["visibility"]) == ("dataset", "private")
-    (commit,) = (body for path, body in hub_that_takes.requests if "/api/datasets/" in path and "/commit/" in path)
+    (commit,) = (body for path, body in writable_hub.requests if "/api/datasets/" in path and "/commit/" in path)
     sent = {json.loads(line)["value"]["path"] for line in commit.splitlines() if json.loads(line)["key"] == "file"}
     assert sent == {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()} - {"notes.txt"}
     assert {"table/train.parquet", "table/validation.parquet"} < sent
@@ -108,11 +108,11 @@ def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streamin
         assert list(loaded) == [odd.get(name, name) for name in names]
 
 
-def test_what_is_no_whole_dataset_is_not_published(data: Path, hub_that_takes: type[HubThatTakes]) -> None:  # noqa: F811
+def test_what_is_no_whole_dataset_is_not_published(data: Path, writable_hub: type[WritableHub]) -> None:  # noqa: F811
     shard = next(data.glob("train.*"))
     shard.write_bytes(shard.read_bytes()[:-1])
     result = CliRunner().invoke(main, ["push", "--data", str(data), "--repo", "me/questions"])
-    assert (result.exit_code, hub_that_takes.requests) == (1, [])
+    assert (result.exit_code, writable_hub.requests) == (1, [])
     assert "bytes" in result.output
     for line in (["--repo", "a/b"], ["--repo", "a/b", "--data", "x", "--model", "y"]):
         result = CliRunner().invoke(main, ["push", *line])

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import diff

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from drawn_seeds import seeds
-from preparing import prepared, questions, write_csv
 from raised import raises
+from random_seeds import seeds
+from small_corpora import prepared, questions, write_csv
 
 import t5prep
 from t5prep.cli import main

@@ -19,7 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import readme
 import schema
-from preparing import prepared, records, write_csv
+from small_corpora import prepared, records, write_csv
 
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings

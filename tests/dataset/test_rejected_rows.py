@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from preparing import prepared, questions, rejected, write_csv
 from raised import raises
+from small_corpora import prepared, questions, rejected, write_csv
 
 from pipelines import steps
 from t5prep.dataset import manifest, rejected_rows

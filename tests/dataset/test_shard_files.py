@@ -3,11 +3,11 @@
 import itertools
 from pathlib import Path
 
-import framing
 import numpy as np
 import pytest
-from preparing import prepared, questions, records, write_csv
+import records_in_python
 from raised import raises
+from small_corpora import prepared, questions, records, write_csv
 
 from t5prep.dataset import manifest, shard_files, tfrecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
@@ -47,7 +47,7 @@ def test_each_page_begins_where_the_index_says(tmp_path: Path, layout: str) -> N
     for name, split in dataset_manifest.splits.items():
         for shard, sizes in zip(split.shards, pages[name], strict=True):
             with open(tmp_path / "out" / shard.name, "rb") as file:
-                records = [len(framing.frame(record)) for record in tfrecord.read(file)]
+                records = [len(records_in_python.frame(record)) for record in tfrecord.read(file)]
             every = dataset_manifest.index.every[name]
             assert sizes.tolist() == [sum(records[start : start + every]) for start in range(0, len(records), every)]
 

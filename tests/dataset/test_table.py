@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 import sentencepiece
 from click.testing import CliRunner
-from preparing import by_id, prepared, questions, records, rejected, write_csv
 from raised import raises
+from small_corpora import by_id, prepared, questions, records, rejected, write_csv
 
 import t5prep
 from t5prep.cli import main

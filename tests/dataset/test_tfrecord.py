@@ -4,8 +4,8 @@ import io
 import struct
 from typing import Any
 
-import framing
 import pytest
+import records_in_python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,10 +19,13 @@ NAMES = st.text(max_size=9).filter(lambda name: name not in ("id", "references")
 
 @given(st.dictionaries(NAMES, st.lists(INT64, min_size=1) | st.lists(st.binary(), min_size=1), max_size=4))
 def test_what_is_written_is_read_back(features: dict[str, Any]) -> None:
-    assert tfrecord.parse(framing.example(features)) == features
+    assert tfrecord.parse(records_in_python.example(features)) == features
 
 
-@given(st.binary(max_size=60) | st.builds(lambda entry: framing.field(1, b"\x0a" + entry), st.binary(max_size=40)))
+@given(
+    st.binary(max_size=60)
+    | st.builds(lambda entry: records_in_python.field(1, b"\x0a" + entry), st.binary(max_size=40))
+)
 def test_bytes_that_are_no_example_are_refused(record: bytes) -> None:
     try:
         tfrecord.parse(record)
@@ -53,24 +56,24 @@ def test_a_length_that_is_a_lie_takes_no_memory(length: int) -> None:
 
 def test_a_long_record_is_read_in_pieces() -> None:
     records = [b"ab" * (1 << 24), b"c"]
-    assert list(tfrecord.read(io.BytesIO(b"".join(map(framing.frame, records))))) == records
+    assert list(tfrecord.read(io.BytesIO(b"".join(map(records_in_python.frame, records))))) == records
 
 
 @given(st.lists(st.binary(max_size=300)))
 def test_frames_are_read_back(records: list[bytes]) -> None:
-    assert list(tfrecord.read(io.BytesIO(b"".join(map(framing.frame, records))))) == records
+    assert list(tfrecord.read(io.BytesIO(b"".join(map(records_in_python.frame, records))))) == records
 
 
 @pytest.mark.parametrize("offset", [0, 8, 12, 20, -1])
 def test_any_flipped_bit_is_noticed(offset: int) -> None:
-    data = bytearray(framing.frame(b"twelve bytes") + framing.frame(b"more"))
+    data = bytearray(records_in_python.frame(b"twelve bytes") + records_in_python.frame(b"more"))
     data[offset] ^= 1
     with pytest.raises(ValueError, match="a broken record"):
         list(tfrecord.read(io.BytesIO(bytes(data))))
 
 
 def test_a_record_cut_short_is_noticed() -> None:
-    framed_record = framing.frame(b"twelve bytes")
+    framed_record = records_in_python.frame(b"twelve bytes")
     for length in range(1, len(framed_record)):
         with pytest.raises(ValueError, match="a broken record"):
             list(tfrecord.read(io.BytesIO(framed_record[:length])))
@@ -89,8 +92,8 @@ def test_bytes_are_tensorflows_own(tmp_path: Any) -> None:
             example.features.feature[name].bytes_list.value.extend(values)
         else:
             example.features.feature[name].int64_list.value.extend(values)
-    ours = framing.example(features)
+    ours = records_in_python.example(features)
     assert ours == example.SerializeToString(deterministic=True)
     with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
         writer.write(ours)
-    assert (tmp_path / "theirs").read_bytes() == framing.frame(ours)
+    assert (tmp_path / "theirs").read_bytes() == records_in_python.frame(ours)

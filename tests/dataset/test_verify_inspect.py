@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import framing
 import numpy as np
 import pytest
+import records_in_python
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
+from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest, shard_files, tfrecord
@@ -120,7 +120,7 @@ def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, say
     shard = dataset_manifest.splits["train"].shards[-1]
     records = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO((data / shard.name).read_bytes()))]
     records[-1][name][0] = value
-    framed_records = [framing.framed(record) for record in records]
+    framed_records = [records_in_python.framed(record) for record in records]
     (data / shard.name).write_bytes(content := b"".join(framed_records))
     changed = dataclasses.replace(shard, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     train = dataclasses.replace(
@@ -213,7 +213,9 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
         record = bytearray(original_record)
         for _ in range(chooser.choice([1, 1, 2, 4])):
             record[chooser.randrange(len(record))] = chooser.randrange(256)
-        shard.write_bytes(framing.frame(bytes(record[: chooser.choice([len(record), chooser.randrange(len(record))])])))
+        shard.write_bytes(
+            records_in_python.frame(bytes(record[: chooser.choice([len(record), chooser.randrange(len(record))])]))
+        )
         try:
             list(inspect_records.records(Dataset(data), split="train", count=1))
         except DatasetError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.framing import example, field, varint
+from tests.records_in_python import example, field, varint
 
 
 def piece(text: str, score: float, kind: int = 1) -> bytes:

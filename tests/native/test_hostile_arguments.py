@@ -6,9 +6,9 @@ import itertools
 import os
 import threading
 
-import framing
 import numpy as np
 import pytest
+import records_in_python
 import sentencepiece
 from seeds import field, model, piece, rule
 
@@ -84,7 +84,7 @@ def test_numbers_of_all_sizes_are_read_as_they_were_written() -> None:
     draw = np.random.default_rng(3)
     values = (draw.integers(0, 1 << 31, (400, 31)) >> draw.integers(0, 32, (400, 31))).astype(np.int32)
     values[draw.random(values.shape) < 0.02] = -100
-    blocks = tuple(framing.example({"a": row.tolist()}) for row in values)
+    blocks = tuple(records_in_python.example({"a": row.tolist()}) for row in values)
     places = np.array([(number, 0, len(block)) for number, block in enumerate(blocks)], tfrecord.PLACE)
     for length in (31, 30, 7):
         out = np.zeros((len(values), length), np.int32)
@@ -102,7 +102,7 @@ def test_pieces_that_are_none_are_refused(packed_piece: int, rows: int) -> None:
         *np.zeros((2, rows), np.int32),
         np.zeros(rows, np.uint8),
     )
-    record = framing.example({"a": [0]})
+    record = records_in_python.example({"a": [0]})
     record_places = np.array([(0, 0, len(record))], tfrecord.PLACE)
     with pytest.raises(ValueError, match="do not fit"):
         _native.write_texts(
@@ -113,7 +113,7 @@ def test_pieces_that_are_none_are_refused(packed_piece: int, rows: int) -> None:
 def test_texts_of_records_are_read() -> None:
     row_texts = [["a"], ["é" * 200, ""], [], ["x" * 5]]
     blocks = tuple(
-        framing.example({"n": [5], "t": [text.encode() for text in texts]} if texts else {"n": [5]})
+        records_in_python.example({"n": [5], "t": [text.encode() for text in texts]} if texts else {"n": [5]})
         for texts in row_texts
     )
     places = np.array([(number, 0, len(block)) for number, block in enumerate(blocks)], tfrecord.PLACE)
@@ -131,7 +131,7 @@ def test_texts_of_records_are_read() -> None:
 
 
 def test_the_checksum_of_a_length_is_checked() -> None:
-    frame = bytearray(framing.frame(b"hello"))
+    frame = bytearray(records_in_python.frame(b"hello"))
     assert len(tfrecord.cut_records([bytes(frame)], np.array([1]))) == 1
     frame[9] ^= 1
     with pytest.raises(ValueError, match="broken record header"):

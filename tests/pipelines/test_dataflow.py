@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import prepared, questions, request, write_csv
 from raised import raises
 from servers.dataflow import FAILED, dataflow
+from small_corpora import prepared, questions, request, write_csv
 
 from pipelines import engines
 from pipelines.prepare import prepare_resolved

@@ -3,8 +3,8 @@ import random
 from pathlib import Path
 
 import pytest
-from preparing import prepared, rejected
 from raised import raises
+from small_corpora import prepared, rejected
 
 from t5prep.errors import SourceError, T5prepError, UsageError
 from t5prep.preparation import evaluation_sets

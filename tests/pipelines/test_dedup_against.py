@@ -7,8 +7,8 @@ from typing import Any
 
 import encoders
 import pytest
-from preparing import bytes_of, prepared, records, rejected
 from raised import raises
+from small_corpora import bytes_of, prepared, records, rejected
 
 from pipelines import steps
 from t5prep.errors import DatasetError, UsageError

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from preparing import bytes_of, prepared, questions, write_csv
 from raised import raises
 from servers.flink import cluster
 from servers.gcs_emulator import Front, StorageRequest
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines
 from t5prep import sources

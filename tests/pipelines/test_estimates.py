@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 from pipelines import estimates
 from pipelines.estimates import Price

@@ -1,8 +1,8 @@
 import json
 from pathlib import Path
 
-from preparing import by_id, prepared, rejected
 from raised import raises
+from small_corpora import by_id, prepared, rejected
 
 from pipelines import steps
 from pipelines.steps import PrepareBlock, scan

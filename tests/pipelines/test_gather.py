@@ -10,8 +10,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from preparing import bytes_of, prepared, questions, rejected, write_csv
 from raised import raises
+from small_corpora import bytes_of, prepared, questions, rejected, write_csv
 
 from pipelines import engines, sorting, steps
 from pipelines import prepare as preparing

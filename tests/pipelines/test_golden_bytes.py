@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import prepared
+from small_corpora import prepared
 
 # SHA-256 of all shards in order of their names, made of the built-in sample with its tokenizer.
 GOLDEN: dict[str, dict[str, Any]] = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import bytes_of, prepared, questions, write_csv
 from raised import raises
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines, flow, steps
 from pipelines import prepare as preparing

@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand, and as the process that is killed
 
-from preparing import bytes_of, prepared, questions, write_csv
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import prepare as preparing
 from t5prep.preparation import output_folder

@@ -20,7 +20,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand, and as the process that is killed
 
-from preparing import bytes_of, prepared
+from small_corpora import bytes_of, prepared
 
 from pipelines import local, pool, sorting
 from t5prep.dataset.verify import verify

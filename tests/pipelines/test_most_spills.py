@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from preparing import prepared, questions, write_csv
+from small_corpora import prepared, questions, write_csv
 
 from pipelines import sorting
 from pipelines.sorting import FEW_SPILLS, MOST_SPILLS, SLICE_BYTES

@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand
 
 from damage_kit import ENCODINGS, SNIFFED_BYTES, Nasty, generate, write
-from preparing import by_id, prepared, rejected
+from small_corpora import by_id, prepared, rejected
 
 from t5prep import sources
 from t5prep.dataset.rejected_rows import Rows

@@ -3,7 +3,7 @@ import random
 from pathlib import Path
 
 import pytest
-from preparing import bytes_of, prepared, records, rejected
+from small_corpora import bytes_of, prepared, records, rejected
 
 WORDS = [f"word{i}" for i in range(2000)]
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}

@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 import encoders
-import preparing
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import small_corpora
 
 import t5prep
 from t5prep.cli import main
@@ -96,7 +96,7 @@ class Preparer:
     def shards(self, source: Any = None, **choices: Any) -> dict[str, bytes]:
         """Return the bytes of all shards by their names."""
         data = self.data(source, **choices)
-        return {name: content for name, content in preparing.bytes_of(data).items() if "tfrecord" in name}
+        return {name: content for name, content in small_corpora.bytes_of(data).items() if "tfrecord" in name}
 
     def texts(self, source: Any = None, **choices: Any) -> list[tuple[str, ...]]:
         """Return the id, the split, the input and the target of all records, sorted."""
@@ -137,7 +137,9 @@ def _two_sources_are_one_folder(prepare: Preparer) -> Iterator[Any]:
 @relation("tokenizer", "out")
 def _a_tokenizer_elsewhere_is_the_same(prepare: Preparer) -> Iterator[Any]:
     for name in ("one", "two"):
-        yield prepare.shards(tokenizer=str(preparing.byt5(prepare.folder / name)), input_length=256, target_length=32)
+        yield prepare.shards(
+            tokenizer=str(small_corpora.byt5(prepare.folder / name)), input_length=256, target_length=32
+        )
 
 
 @relation("input_length", "target_length")
@@ -150,7 +152,7 @@ def _room_that_no_text_needs_changes_none(prepare: Preparer) -> Iterator[Any]:
 def _layouts_hold_the_same_texts(prepare: Preparer) -> Iterator[Any]:
     assert prepare.texts(layout="padded") == prepare.texts(layout="ragged")
     for layout in ("padded", "ragged", "packed"):
-        records = preparing.records(prepare.data(layout=layout, **TRAIN))["train"]
+        records = small_corpora.records(prepare.data(layout=layout, **TRAIN))["train"]
         yield [sorted(token for row in records for token in row[side] if token > 0) for side in ("input_ids", "labels")]
 
 
@@ -165,7 +167,7 @@ def _what_says_how_to_cut_changes_no_short_row(prepare: Preparer) -> Iterator[An
 @relation("masks")
 def _masks_are_all_that_is_added(prepare: Preparer) -> Iterator[Any]:
     for masks in (False, True):
-        records_by_split = preparing.records(prepare.data(masks=masks))
+        records_by_split = small_corpora.records(prepare.data(masks=masks))
         yield {
             split: [{name: value for name, value in record.items() if "mask" not in name} for record in records]
             for split, records in records_by_split.items()
@@ -285,7 +287,7 @@ def _no_run_of_any_length_is_in_other_texts(prepare: Preparer) -> Iterator[Any]:
 @relation("shards")
 def _shards_are_cuts_of_the_same_records(prepare: Preparer) -> Iterator[Any]:
     for shards in (None, 1, 3):
-        records_by_split = preparing.records(prepare.data(shards=shards, **TRAIN))
+        records_by_split = small_corpora.records(prepare.data(shards=shards, **TRAIN))
         yield sorted(json.dumps(record, default=str, sort_keys=True) for record in records_by_split["train"])
 
 

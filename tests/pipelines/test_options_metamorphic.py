@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import encoders
-import preparing
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import small_corpora
 
 from t5prep.dataset.settings import Settings
 from t5prep.tasks.corpora import text2text
@@ -194,10 +194,10 @@ def result_of(folder: Path, files: list[Rows], kind: str, choices: dict[str, Any
         WRITERS[kind](
             folder / "source" / "skipped", [{**row, "id": f"skipped {row['id']}"} for row in files[0]], choices
         )
-    manifest = preparing.prepared(folder / "source", folder / "data", **choices)
-    shards = {name: content for name, content in preparing.bytes_of(folder / "data").items() if "tfrecord" in name}
+    manifest = small_corpora.prepared(folder / "source", folder / "data", **choices)
+    shards = {name: content for name, content in small_corpora.bytes_of(folder / "data").items() if "tfrecord" in name}
     # Of equal rows the one whose place comes first is kept, so their own ids may differ.
-    rejected = sorted(line["reason"].partition(":")[0] for line in preparing.rejected(folder / "data"))
+    rejected = sorted(line["reason"].partition(":")[0] for line in small_corpora.rejected(folder / "data"))
     return shards, rejected, {name: split.records for name, split in manifest.splits.items()}
 
 
@@ -209,7 +209,7 @@ def placeholders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     earlier = csv_file(folder / "earlier", ROWS[6:9], {})
     base_choices = {"task": "text2text", "input_length": 128, "target_length": 8, "splits": {"train": 1.0}}
     options = {"inputs_column": "text", "targets_column": "answer"}
-    preparing.prepared(earlier, folder / "data", tokenizer="sample:", options=options, **base_choices)
+    small_corpora.prepared(earlier, folder / "data", tokenizer="sample:", options=options, **base_choices)
     return {
         "EVALUATION": (str(evaluation),),
         "EARLIER": (str(folder / "data"),),
@@ -261,8 +261,8 @@ def test_ids_draw_the_splits_whatever_is_a_duplicate(dedup: str, tmp_path: Path)
     }
 
     def split_of_ids(name: str, **choices: Any) -> dict[str, str]:
-        preparing.prepared(rows, tmp_path / name, options=options, **base_choices, **choices)
-        records_by_split = preparing.records(tmp_path / name)
+        small_corpora.prepared(rows, tmp_path / name, options=options, **base_choices, **choices)
+        records_by_split = small_corpora.records(tmp_path / name)
         return {
             record["id"][0].decode(): split
             for split, split_records in records_by_split.items()

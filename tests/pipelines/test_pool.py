@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from preparing import bytes_of, prepared, questions, write_csv
 from raised import raises
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines, estimates, pool
 from pipelines import prepare as preparing

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from preparing import by_id, bytes_of, prepared, questions, records, rejected, write_csv
+from small_corpora import by_id, bytes_of, prepared, questions, records, rejected, write_csv
 
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
@@ -221,7 +221,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 if __name__ == "__main__":
-    from preparing import prepared
+    from small_corpora import prepared
     prepared({source!r}, Path({out!r}), tokenizer={tokenizer!r}, shards=4, workers=2)
 """
 

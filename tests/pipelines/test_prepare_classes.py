@@ -7,7 +7,7 @@ from t5prep.dataset import inspect_records
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import UsageError
 from tests import encoders
-from tests.preparing import by_id, prepared, rejected, write_csv
+from tests.small_corpora import by_id, prepared, rejected, write_csv
 
 ROWS = [(text, f"{number % 2}") for number, text in enumerate(encoders.SENTENCES[:10])]
 

@@ -1,9 +1,9 @@
 """Preparing straight into a bucket: the same bytes as in a directory, all of it or nothing."""
 
 import pytest
-from preparing import bytes_of, prepared
 from raised import raises
 from servers.gcs_emulator import every, once_each, upload_objects
+from small_corpora import bytes_of, prepared
 
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify

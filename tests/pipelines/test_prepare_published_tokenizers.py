@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import preparing
 import published_models
 import pytest
+import small_corpora
 
 from t5prep.tokens import loading
 
@@ -17,8 +17,8 @@ def test_a_dataset_holds_the_ids_of_the_models_own_tokenizer(tmp_path: Path, nam
         (model / file).write_bytes(content)
     assert not (model / "spiece.model").exists()
     rows = [{"id": str(n), "q": f"Hello {n}, wörld", "a": f"word{n}"} for n in range(12)]
-    manifest = preparing.prepared(
-        preparing.write_csv(tmp_path / "rows.csv", rows),
+    manifest = small_corpora.prepared(
+        small_corpora.write_csv(tmp_path / "rows.csv", rows),
         tmp_path / "out",
         task="text2text",
         tokenizer=model,
@@ -30,7 +30,7 @@ def test_a_dataset_holds_the_ids_of_the_models_own_tokenizer(tmp_path: Path, nam
     words = loading.load(str(model))
     assert manifest.tokenizer.sha256 == words.sha256
     assert manifest.tokenizer.padded_vocab_size == words.padded_size
-    records = preparing.by_id(tmp_path / "out")
+    records = small_corpora.by_id(tmp_path / "out")
     for row in rows:
         ids = [*words.encode(row["q"]), words.eos_id]
         assert records[row["id"]]["input_ids"] == ids + [0] * (32 - len(ids))

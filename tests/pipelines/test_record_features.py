@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import prepared, records
+from small_corpora import prepared, records
 
 from t5prep.dataset.settings import TARGETS
 from t5prep.tasks.targets import TARGETS as KINDS

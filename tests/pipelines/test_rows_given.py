@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from preparing import byt5, pairs
 from raised import raises
+from small_corpora import byt5, pairs
 
 import t5prep
 from pipelines import prepare as preparing

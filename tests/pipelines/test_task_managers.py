@@ -13,8 +13,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand
 
-from preparing import bytes_of, prepared, questions, write_csv
 from servers.flink import cluster
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import prepare as preparing
 from t5prep.preparation.memory_budget import Budget

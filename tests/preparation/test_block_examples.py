@@ -8,10 +8,10 @@ import random
 import sys
 from pathlib import Path
 
-import drawn_seeds
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import random_seeds
 from fuzzed_texts import fuzzed
 
 from t5prep.dataset.settings import Settings
@@ -63,7 +63,7 @@ TASKS = {
 
 
 # Rows of a file: each is made in both ways, and so are the blocks that they are cut into.
-SEVERAL = 300 if drawn_seeds.ARE_GIVEN else 60
+SEVERAL = 300 if random_seeds.ARE_GIVEN else 60
 
 
 def rows(count: int) -> list[dict[str, str]]:

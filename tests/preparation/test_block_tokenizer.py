@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from preparing import prepared, rejected
 from raised import raises
+from small_corpora import prepared, rejected
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import SourceError, TaskError

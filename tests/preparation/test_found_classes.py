@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import prepared, records
 from raised import raises
+from small_corpora import prepared, records
 
 from t5prep.errors import UsageError
 

@@ -5,8 +5,8 @@ import fcntl
 from pathlib import Path
 
 import pytest
-from preparing import bytes_of, prepared, questions, write_csv
 from raised import raises
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import stages
 from t5prep.errors import OutputError, UsageError

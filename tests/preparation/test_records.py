@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from framing import FEATURES, framed, pack
 from hypothesis import given
 from hypothesis import strategies as st
-from inverses import restore, unpack
-from preparing import prepared, write_csv
 from raised import raises
+from records_in_python import FEATURES, framed, pack
+from small_corpora import prepared, write_csv
 from spills import Row, columns_of, rows_of
+from unpacked_records import restore, unpack
 
 from t5prep._native import frame_records
 from t5prep.dataset import tfrecord

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from preparing import by_id, prepared, records, rejected
+from small_corpora import by_id, prepared, records, rejected
 
 COMMON_GEN = {"task": "common_gen", "tokenizer": "sample:", "workers": 0}
 

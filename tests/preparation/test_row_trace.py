@@ -14,15 +14,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import framing
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import records_in_python
 import sentencepiece
 import tensorflow as tf
 from click.testing import CliRunner
-from drawn_seeds import seeds
-from preparing import prepared, questions, rejected, write_csv
+from random_seeds import seeds
+from small_corpora import prepared, questions, rejected, write_csv
 
 import t5prep
 from t5prep.cli import main
@@ -642,7 +642,7 @@ def test_an_id_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
     data = tmp_path / "d"
     prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
     (shard,) = manifest.load(data).splits["train"].shards
-    broken = framing.framed({"id": [b"1003\xff"], "input_ids": [1], "labels": [1]})
+    broken = records_in_python.framed({"id": [b"1003\xff"], "input_ids": [1], "labels": [1]})
     (data / shard.name).write_bytes(broken)
     refused = run("why", "1003", "--data", data)
     assert (refused.exit_code, "[dataset.damaged]" in refused.output) == (1, True)

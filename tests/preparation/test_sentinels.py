@@ -3,7 +3,7 @@
 import json
 
 from click.testing import CliRunner
-from preparing import write_csv
+from small_corpora import write_csv
 
 from t5prep.cli import main
 from t5prep.tokens import huggingface_files, loading

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from preparing import by_id, prepared, questions, records, write_csv
 from raised import raises
+from small_corpora import by_id, prepared, questions, records, write_csv
 
 from t5prep.dataset.settings import parse_held_out, parse_splits
 from t5prep.errors import SourceError, UsageError

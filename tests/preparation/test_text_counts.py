@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from preparing import prepared
 from raised import raises
+from small_corpora import prepared
 
 from t5prep.dataset.manifest import Manifest, Repeats, TextFacts
 from t5prep.errors import TaskError

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from preparing import bytes_of, prepared, questions, write_csv
 from raised import raises
+from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines.local import LocalProgress
 from t5prep import cli

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from preparing import prepared
 from raised import raises
+from small_corpora import prepared
 
 import t5prep
 from t5prep.errors import SourceError

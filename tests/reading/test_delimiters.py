@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fuzzed_texts import fuzzed
-from preparing import by_id, prepared
 from raised import raises
+from small_corpora import by_id, prepared
 
 from t5prep import cli
 from t5prep.errors import SourceError, UsageError

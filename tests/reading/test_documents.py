@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import rejected
 from raised import raises
+from small_corpora import rejected
 
 import t5prep
 from t5prep.dataset import tfrecord

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from preparing import by_id, prepared, rejected
 from raised import raises
+from small_corpora import by_id, prepared, rejected
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.preparation import task_settings

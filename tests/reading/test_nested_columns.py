@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from preparing import by_id, prepared, rejected
 from raised import raises
+from small_corpora import by_id, prepared, rejected
 
 from t5prep.errors import SourceError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preparing import by_id, byt5, pairs, rejected
 from raised import raises
 from servers.internet import Internet
+from small_corpora import by_id, byt5, pairs, rejected
 
 import t5prep
 from t5prep import sources

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from drawn_seeds import seeds
 from extras import optional
-from preparing import byt5
+from random_seeds import seeds
+from small_corpora import byt5
 
 from t5prep import sources
 from t5prep.errors import T5prepError

@@ -16,8 +16,8 @@ from typing import Any
 import browser
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 import t5prep
 from t5prep.cli import main

@@ -12,8 +12,8 @@ from pathlib import Path
 import browser
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 from t5prep import report
 from t5prep.cli import main

@@ -10,8 +10,8 @@ from typing import Any
 
 import browser
 import pytest
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 from t5prep import report
 from t5prep.dataset import manifest

@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import drawn_seeds
-import preparing
 import pytest
-from drawn_repositories import Generator, Repository
+import random_seeds
+import small_corpora
+from random_repositories import Generator, Repository
 from servers.internet import Internet
 
 import t5prep
@@ -85,7 +85,7 @@ def read_by_prepare(repository: Repository, source: str, out: Path) -> tuple[Row
             "text2text",
             source=f"{source}#{repository.config}" if repository.config else source,
             out=out,
-            tokenizer=str(preparing.byt5(out.with_name("byt5"))),
+            tokenizer=str(small_corpora.byt5(out.with_name("byt5"))),
             inputs_column=repository.inputs,
             targets_column=repository.targets,
             input_length=128,
@@ -99,7 +99,7 @@ def read_by_prepare(repository: Repository, source: str, out: Path) -> tuple[Row
     for row in t5prep.table(out).read_all().to_pylist():
         split = "train" if manifest.settings.splits else row["split"]
         split_rows[split].append((text_of(row["input"]), text_of(row["target"])))
-    reasons = [line["reason"] for line in preparing.rejected(out)]
+    reasons = [line["reason"] for line in small_corpora.rejected(out)]
     return {split: sorted(rows) for split, rows in split_rows.items()}, sum(
         not reason.startswith("empty ") for reason in reasons
     )
@@ -141,7 +141,7 @@ def outcome_of(seed: int, tmp_path: Path, internet: Internet, *, of_hub: bool) -
         source = internet.hub.publish(f"me/seed{seed}", files, card=card)
     prepared_rows = read_by_prepare(repository, source, tmp_path / "out")
     outcome = compare(repository, expected, prepared_rows)
-    if drawn_seeds.ARE_GIVEN and outcome != "equal":
+    if random_seeds.ARE_GIVEN and outcome != "equal":
         print(f"seed {seed}{' hub' * of_hub}: {outcome[:400]} {list(repository.files)} {repository.choices}")
     return outcome
 
@@ -152,7 +152,7 @@ def outcome_of(seed: int, tmp_path: Path, internet: Internet, *, of_hub: bool) -
 @pytest.mark.parametrize("of_hub", [False, True], ids=["folder", "hub"])
 def test_what_datasets_reads_is_what_is_prepared(tmp_path: Path, internet: Internet, of_hub: bool) -> None:
     outcomes: dict[int, str] = {}
-    for seed in drawn_seeds.seeds(30)[of_hub::2]:
+    for seed in random_seeds.seeds(30)[of_hub::2]:
         path = tmp_path / str(seed)
         path.mkdir()
         outcomes[seed] = outcome_of(seed, path, internet, of_hub=of_hub)
@@ -160,4 +160,4 @@ def test_what_datasets_reads_is_what_is_prepared(tmp_path: Path, internet: Inter
     print(dict(counts))
     different = [f"seed {seed}: {outcome}" for seed, outcome in outcomes.items() if outcome.startswith("different")]
     assert not different, "\n".join(different)
-    assert drawn_seeds.ARE_GIVEN or counts["equal"] > len(outcomes) / 3, counts
+    assert random_seeds.ARE_GIVEN or counts["equal"] > len(outcomes) / 3, counts

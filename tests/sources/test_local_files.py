@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 from pipelines import steps
 from t5prep import sources

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from drawn_seeds import seeds
+from random_seeds import seeds
 
 from t5prep.errors import SourceError
 from t5prep.sources import split_names

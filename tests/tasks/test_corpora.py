@@ -6,8 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from preparing import by_id, prepared, records
 from raised import raises
+from small_corpora import by_id, prepared, records
 
 from t5prep import sources
 from t5prep.dataset import manifest

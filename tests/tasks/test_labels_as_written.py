@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from encoders import bert
-from preparing import by_id, prepared, rejected
 from raised import raises
+from small_corpora import by_id, prepared, rejected
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import SourceError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, write_csv
 from raised import raises
+from small_corpora import prepared, write_csv
 
 from t5prep import cli
 from t5prep.dataset import manifest

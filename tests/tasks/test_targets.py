@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from featurizing import featurized, featurizer
+from featurized_examples import featurized, featurizer
 from tokenizers import Tokenizer as FastTokenizer
 
 from t5prep.errors import Reject

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from preparing import by_id
 from servers.corpora import publish
 from servers.internet import Internet
+from small_corpora import by_id
 
 from t5prep import cli
 

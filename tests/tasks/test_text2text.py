@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from preparing import by_id, prepared, rejected, write_csv
 from raised import raises
+from small_corpora import by_id, prepared, rejected, write_csv
 
 import t5prep
 from t5prep.errors import Reject, SourceError, UsageError
@@ -19,7 +19,7 @@ from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import Protected
 from t5prep.tokens.tokenizer import Tokenizer
-from tests.featurizing import ExampleFeatures, featurized, featurizer
+from tests.featurized_examples import ExampleFeatures, featurized, featurizer
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]

@@ -1,8 +1,8 @@
 """Many rows of ids are decoded as one is."""
 
-import framing
 import numpy as np
 import pytest
+import records_in_python
 
 from t5prep.dataset import tfrecord
 from t5prep.tokens import decoding, loading
@@ -47,7 +47,7 @@ def as_one(ids: np.ndarray, tokenizer: Tokenizer, *, keep_newlines: bool) -> str
 
 def decode(rows: list[list[int]], tokenizer: Tokenizer, *, fill: int, keep_newlines: bool = False) -> decoding.Decoded:
     """What rows of ids say, which are read from records."""
-    pages = tuple(framing.example({"other": [1], "ids": row}) for row in rows)
+    pages = tuple(records_in_python.example({"other": [1], "ids": row}) for row in rows)
     places = np.array([(number, 0, len(page)) for number, page in enumerate(pages)], tfrecord.PLACE)
     return decoding.decoder(tokenizer, keep_newlines=keep_newlines)(pages, places, "ids", 24, fill)
 

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import test_span_corruption_rows as rows_of
-from inverses import restore
 from raised import raises
+from unpacked_records import restore
 
 from t5prep.errors import UsageError
 from t5prep.sources import sample

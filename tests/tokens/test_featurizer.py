@@ -21,7 +21,7 @@ from t5prep.tokens import loading
 from t5prep.tokens.featurizer import Features, Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders
-from tests.featurizing import ExampleFeatures, featurized, featurizer
+from tests.featurized_examples import ExampleFeatures, featurized, featurizer
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 

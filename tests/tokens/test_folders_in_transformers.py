@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import drawn_seeds
 import pytest
+import random_seeds
 from extras import TRANSFORMERS
 from fuzzed_texts import fuzzed
 
@@ -109,7 +109,7 @@ def saved_folders(versions: list[int]) -> list[Saved]:
             in_turn = [
                 ways[7 * number % len(ways)]
             ]  # each option and each set of tokens: 7 divides neither of their numbers
-            chosen += [Saved(family, python, *way) for way in (ways if drawn_seeds.ARE_GIVEN else in_turn)]
+            chosen += [Saved(family, python, *way) for way in (ways if random_seeds.ARE_GIVEN else in_turn)]
     return chosen
 
 
@@ -188,7 +188,7 @@ def test_saved_folders_have_the_ids_of_transformers(tmp_path: Path) -> None:
                 folders[saved.name] = tmp_path / saved.name
                 shutil.copy(tmp_path / saved.family / "config.json", folders[saved.name])
     assert len(folders) > 2 * len(makers)
-    texts = draw_texts(drawn_seeds.seeds(1)[0], 200 if drawn_seeds.ARE_GIVEN else 60)
+    texts = draw_texts(random_seeds.seeds(1)[0], 200 if random_seeds.ARE_GIVEN else 60)
     refused = {}
     for python, version in zip(PYTHONS, versions, strict=True):
         encoded = ask(python, {"encode": {str(folder): texts for folder in folders.values()}})["encoded"]

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from preparing import by_id, bytes_of, prepared, write_csv
 from raised import raises
+from small_corpora import by_id, bytes_of, prepared, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest
@@ -24,7 +24,7 @@ from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tokens import audit, tokenizer
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import NUMBER, SENTINEL, Tokenizer
-from tests.featurizing import ExampleFeatures, featurized, featurizer, truncate
+from tests.featurized_examples import ExampleFeatures, featurized, featurizer, truncate
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 NEWLINE = WORDS.sentinel(NUMBER)

@@ -1,9 +1,9 @@
-import framing
 import numpy as np
 import pytest
+import records_in_python
 from hypothesis import given
 from hypothesis import strategies as st
-from inverses import unpack
+from unpacked_records import unpack
 
 from t5prep.tokens import ragged
 
@@ -47,7 +47,7 @@ def test_first_fit_is_first_fit(pairs):
 
 @given(examples())
 def test_unpack_gives_back_every_example(pairs):
-    packed = framing.pack(pairs, room=ROOM, **PADS)
+    packed = records_in_python.pack(pairs, room=ROOM, **PADS)
     rows = unpack(packed)
     read_counts = [0] * len(rows)
     for pair, row in zip(pairs, packed["example_rows"], strict=True):
@@ -59,7 +59,7 @@ def test_unpack_gives_back_every_example(pairs):
 
 @given(examples())
 def test_rows_hold_what_the_contract_says(pairs):
-    packed = framing.pack(pairs, room=ROOM, **PADS)
+    packed = records_in_python.pack(pairs, room=ROOM, **PADS)
     for ids, name, length, pad in (("input_ids", "input", ROOM[0], 0), ("labels", "label", ROOM[1], -100)):
         segments, positions = packed[f"{name}_segment_ids"], packed[f"{name}_positions"]
         for key in (ids, f"{name}_segment_ids", f"{name}_positions"):
@@ -80,7 +80,7 @@ def test_rows_hold_what_the_contract_says(pairs):
 def test_an_example_longer_than_a_row_is_refused(size):
     pair = tuple(np.ones(length, np.int32) for length in size)
     with pytest.raises(ValueError, match="example 1 has"):
-        framing.pack([(np.ones(2, np.int32), np.ones(1, np.int32)), pair], room=ROOM, **PADS)
+        records_in_python.pack([(np.ones(2, np.int32), np.ones(1, np.int32)), pair], room=ROOM, **PADS)
 
 
 def test_short_examples_lose_most_of_their_padding():
@@ -93,7 +93,7 @@ def test_short_examples_lose_most_of_their_padding():
 
 
 def test_no_examples_make_no_rows():
-    packed = framing.pack([], room=ROOM, **PADS)
+    packed = records_in_python.pack([], room=ROOM, **PADS)
     assert packed["input_ids"].shape == (0, 16)
     assert unpack(packed) == []
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from preparing import prepared, write_csv
 from readme import PAGES, codes
+from small_corpora import prepared, write_csv
 
 from t5prep.sources import sample
 

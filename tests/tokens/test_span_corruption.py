@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inverses import restore
 from raised import raises
+from unpacked_records import restore
 
 from t5prep.errors import UsageError
 from t5prep.tokens import span_corruption

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from preparing import bytes_of, prepared, records, rejected
 from raised import raises
+from small_corpora import bytes_of, prepared, records, rejected
 
 from t5prep.errors import Reject, UsageError
 from t5prep.sources import sample

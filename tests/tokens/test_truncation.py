@@ -9,7 +9,7 @@ from t5prep.dataset.settings import POLICIES
 from t5prep.tokens import featurizer, ragged
 from t5prep.tokens.featurizer import Truncation
 from t5prep.tokens.ragged import Frame
-from tests.featurizing import truncate
+from tests.featurized_examples import truncate
 
 EOS, MARKER = 1, 32_098
 LENGTHS = [0, 1, 2, 3, *range(254, 259), *range(510, 515), 1024]

@@ -4,9 +4,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import beside
 import filelock
 import pytest
+import torch_process
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def finished_run(shared: Path, data: str, shape: str) -> Any:
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What PyTorch's PROGRAM of a module of tests writes: models, and what comes of them."""
     folder = tmp_path_factory.mktemp("published")
-    beside.pytorch(request.module.PROGRAM, folder)
+    torch_process.pytorch(request.module.PROGRAM, folder)
     return folder
 
 
@@ -65,5 +65,5 @@ def torch_t5(shared: Path) -> Path:
     folder = shared / "torch_t5"
     with filelock.FileLock(shared / "torch_t5.lock"):
         if not (folder / "golden_t5.json").exists():  # it is written last
-            beside.pytorch("torch_t5.py", folder)
+            torch_process.pytorch("torch_t5.py", folder)
     return folder

@@ -19,7 +19,7 @@ from t5prep.training.model.weights import for_classes, random_weights
 from t5prep.training.publish.export import export_hf
 from t5prep.training.run.run import open_model
 from tests import encoders, two_classes
-from tests.preparing import prepared
+from tests.small_corpora import prepared
 from tests.two_classes import BAD, GOOD, SETTINGS
 
 SHAPE = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import toy_runs
 from click.testing import CliRunner
-from odd import ODD, SEED, fault
+from fuzzed_arguments import ODD, SEED, fault
 from raised import raises
 
 from t5prep.errors import UsageError

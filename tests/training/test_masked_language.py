@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-import beside
 import encoders
 import numpy as np
-import preparing
 import pytest
+import small_corpora
 import tensorflow as tf
+import torch_process
 from click.testing import CliRunner
 from raised import raises
 from safetensors import safe_open
@@ -40,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("masked")
     data_path = folder / "data"
     words = encoders.bert(folder / "words")
-    preparing.prepared(
+    small_corpora.prepared(
         lines(folder), data_path, task="masked_language", tokenizer=str(words), input_length=32, shards=1,
     )  # fmt: skip
     return str(data_path)
@@ -50,7 +50,7 @@ def test_a_dataset_has_its_targets_where_tokens_are_hidden(data: str) -> None:
     manifest = t5prep.load(data)
     assert manifest.target == HiddenTokensTarget()
     assert manifest.features["labels"].shape == manifest.features["input_ids"].shape == [32]
-    rows = preparing.records(Path(data))["train"]
+    rows = small_corpora.records(Path(data))["train"]
     for row in rows[:-1]:
         hidden = np.array(row["labels"]) != -100
         assert hidden.sum() == round(0.15 * 30)
@@ -60,7 +60,7 @@ def test_a_dataset_has_its_targets_where_tokens_are_hidden(data: str) -> None:
 
 def test_what_hides_tokens_and_what_fills_them_belong_together(data: str, tmp_path: Path) -> None:
     with raises(UsageError, "tokenizer.encoder-required", "sample"):
-        preparing.prepared(lines(tmp_path), tmp_path / "t5", task="masked_language", tokenizer="sample:")
+        small_corpora.prepared(lines(tmp_path), tmp_path / "t5", task="masked_language", tokenizer="sample:")
     model_folder = tmp_path / "t5"
     model_folder.mkdir()
     shape = {
@@ -93,7 +93,7 @@ def test_a_pretrained_model_begins_a_classifier(tmp_path: Path) -> None:
 def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_export(tmp_path: Path) -> None:
     """The heads that fill masks, of each kind of encoder; test_encoders has the heads for classes."""
     published, exported = tmp_path / "published", tmp_path / "exported"
-    beside.pytorch("torch_masked.py", published)
+    torch_process.pytorch("torch_masked.py", published)
     for name in NAMES:
         reference_arrays = np.load(published / name / "reference.npz")
         config, weights = load_weights(published / name, masked=True)
@@ -119,7 +119,7 @@ def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_expo
         export_folder.mkdir(parents=True)
         save_weights(export_folder, config, weights)
         (export_folder / "config.json").write_text(json.dumps(config.to_json()))
-    beside.pytorch("torch_masked.py", published, exported)
+    torch_process.pytorch("torch_masked.py", published, exported)
     for name in NAMES:
         report = json.loads((exported / name / "said.json").read_text())
         kind = CLASS_NAMES[json.loads((exported / name / "config.json").read_text())["model_type"]]
@@ -143,7 +143,7 @@ def loss_of_frequencies(data: str) -> float:
     """The loss on validation of who only knows how often each token is a target in training."""
     targets = {
         split: np.array([token for row in rows for token in row["labels"] if token >= 0])
-        for split, rows in preparing.records(Path(data)).items()
+        for split, rows in small_corpora.records(Path(data)).items()
     }
     vocabulary = max(512, *(max(tokens) + 1 for tokens in targets.values()))  # each token gets a share, seen or not
     counts = np.bincount(targets["train"], minlength=vocabulary) + 1.0
@@ -154,7 +154,7 @@ def loss_of_frequencies(data: str) -> float:
 def test_a_t5_learns_from_hidden_spans_more_than_how_often_tokens_occur(tmp_path: Path) -> None:
     """From UL2's mixture, one part of which are the spans of `span_corruption`."""
     data = str(tmp_path / "data")
-    preparing.prepared(lines(tmp_path), Path(data), task="ul2", tokenizer="sample:", input_length=64, shards=1)
+    small_corpora.prepared(lines(tmp_path), Path(data), task="ul2", tokenizer="sample:", input_length=64, shards=1)
     result = t5prep.train(data=data, out=str(tmp_path / "run"), model="tiny", settings={**LEARNS, "steps": 100})
     assert result.evaluation is not None
     assert result.evaluation.metrics["loss"] < 0.5 * loss_of_frequencies(data)

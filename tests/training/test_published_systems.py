@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
-import preparing
 import pytest
 import readme
+import small_corpora
 import toy_runs
 from click.testing import CliRunner
 
@@ -49,8 +49,8 @@ def test_a_table_of_raw_rows_is_answered(table: str, tmp_path: Path, monkeypatch
     if task == "span_corruption":
         (source := tmp_path / "corpus.txt").write_text(f"{row['text']}\n" * 3)
     else:
-        source = preparing.write_csv(tmp_path / "corpus.csv", [row] * 3)
-    manifest = preparing.prepared(
+        source = small_corpora.write_csv(tmp_path / "corpus.csv", [row] * 3)
+    manifest = small_corpora.prepared(
         source, tmp_path / "data", task=task, tokenizer="sample:", splits={"train": 1.0}, shards=1, input_length=64,
         target_length=64 if task == "diacritics_ro" else 20,
     )  # fmt: skip
@@ -59,7 +59,7 @@ def test_a_table_of_raw_rows_is_answered(table: str, tmp_path: Path, monkeypatch
     toy_runs.create_run(tmp_path / arguments[arguments.index("--model") + 1], manifest)
     input_row = {"input": "A line <extra_id_0> that says"} if task == "span_corruption" else row
     input_row = {name: value for name, value in input_row.items() if name not in target}
-    preparing.write_csv(tmp_path / table, [input_row, empty, input_row])
+    small_corpora.write_csv(tmp_path / table, [input_row, empty, input_row])
     result = CliRunner().invoke(cli.main, [*arguments, "--max-length", "4", "--batch", "2"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     with (tmp_path / arguments[-1]).open(newline="", encoding="utf-8") as file:

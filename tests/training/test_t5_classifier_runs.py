@@ -18,7 +18,7 @@ from t5prep.training.model.architecture import ModelConfig, training_flops
 from t5prep.training.model.weights import load_config, random_weights, save_weights
 from t5prep.training.publish.export import export_hf, export_saved_model
 from tests import encoders, two_classes
-from tests.preparing import prepared
+from tests.small_corpora import prepared
 from tests.two_classes import BAD, GOOD, SETTINGS
 
 SHAPE = ModelConfig(vocab_size=8192, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)

@@ -12,7 +12,7 @@ import t5prep
 from t5prep.training.predict.predictions import Predictions
 from t5prep.training.publish.export import export_hf
 from tests import encoders
-from tests.preparing import prepared
+from tests.small_corpora import prepared
 from tests.training.test_encoder_runs import SHAPE
 from tests.two_classes import SETTINGS
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import preparing
 import pytest
+import small_corpora
 import tensorflow as tf
 import toy_runs
 from click.testing import CliRunner
@@ -36,7 +36,7 @@ def test_a_run_ends_with_its_best_checkpoint_scored(finished_run: trainer.Result
     assert finished_run.steps == 12
     assert finished_run.evaluation
     dataset_manifest = manifest.load(data)
-    ids = preparing.records(Path(data))["validation"]
+    ids = small_corpora.records(Path(data))["validation"]
     # Every record of the split, once.
     assert sorted(prediction["id"] for prediction in finished_run.evaluation.predictions) == sorted(
         r["id"][0].decode() for r in ids
@@ -233,7 +233,7 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
     rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]
     (toys / "eight.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     choices = {"task": "sst2", "tokenizer": "sample:", "input_length": 64, "target_length": 2, "splits": {"train": 1.0}}
-    dataset_manifest = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
+    dataset_manifest = small_corpora.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
     assert dataset_manifest.splits["train"].records == 8
     assert len(dataset_manifest.splits["train"].labels) == 2
     long = {"steps": 300, "log_every": 50}

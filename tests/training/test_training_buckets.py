@@ -2,11 +2,11 @@
 
 import dataclasses
 
-import preparing
 import pytest
+import small_corpora
 import toy_runs
-from preparing import write_csv
 from raised import raises
+from small_corpora import write_csv
 
 from t5prep.errors import UsageError
 from t5prep.training import trainer
@@ -18,7 +18,7 @@ def sentences(toys):
     rows = [{"q": "is it so " * (1 if n % 4 else 6) + str(n), "a": "yes" if n % 2 else "no"} for n in range(80)]
     write_csv(toys / "rows.csv", rows)
     choices = {"task": "text2text", "options": {"inputs_column": "q", "targets_column": "a"}, "splits": {"train": 1.0}}
-    preparing.prepared(
+    small_corpora.prepared(
         toys / "rows.csv", toys / "sentences", tokenizer="sample:", input_length=48, target_length=4, **choices
     )
     return str(toys / "sentences")

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import preparing
 import pytest
+import small_corpora
 import toy_runs
 
 from t5prep.training import trainer
@@ -16,8 +16,8 @@ def test_the_best_checkpoint_is_that_of_the_best_bleu(tmp_path: Path, shape: str
     """A metric of generated answers chooses the checkpoint, against the loss."""
     answers = ["the cat sat on the mat", "the dog sat on the mat"]
     rows = [{"id": str(n), "q": f"question {n}", "a": answers[n % 5 == 0]} for n in range(48)]
-    preparing.prepared(
-        preparing.write_csv(tmp_path / "rows.csv", rows),
+    small_corpora.prepared(
+        small_corpora.write_csv(tmp_path / "rows.csv", rows),
         tmp_path / "data",
         task="text2text",
         tokenizer="sample:",

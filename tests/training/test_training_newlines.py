@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import answering
-import preparing
+import copying_model
 import pytest
+import small_corpora
 import tensorflow as tf
 
 from t5prep.dataset.prepared import Dataset
@@ -16,7 +16,7 @@ from t5prep.training.run import run
 from t5prep.training.run.run import TINY, Model
 from t5prep.training.runtime.devices import open_layout
 
-WORDS = answering.WORDS
+WORDS = copying_model.WORDS
 
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
@@ -30,14 +30,14 @@ def test_lines_come_back_in_scores_and_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_newlines: bool
 ) -> None:
     rows = [{"id": str(i), "q": f"question {i}\nwhy so", "a": f"because\nof {i}"} for i in range(12)]
-    source = preparing.write_csv(tmp_path / "rows.csv", rows)
-    manifest = preparing.prepared(
+    source = small_corpora.write_csv(tmp_path / "rows.csv", rows)
+    manifest = small_corpora.prepared(
         source, tmp_path / "data", task="text2text", tokenizer="sample:", keep_newlines=keep_newlines,
         options={"inputs_column": "q", "targets_column": "a", "id_column": "id"},
         splits={"validation": 1.0}, input_length=16, target_length=8,
     )  # fmt: skip
     newline = "\n" if keep_newlines else " "
-    answering.no_model(monkeypatch, answering.echo)
+    copying_model.no_model(monkeypatch, copying_model.echo)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=4,
         tokenizer=WORDS, dtype=tf.float32,
@@ -49,7 +49,7 @@ def test_lines_come_back_in_scores_and_predictions(
         assert prediction["prediction"] == f"question {prediction['id']}{newline}why so"
 
     monkeypatch.setattr(run, "open_model", lambda name, checkpoint: Model(name, TINY, {}, WORDS, (manifest,)))
-    monkeypatch.setattr(predictor, "Device", answering.Copies)
+    monkeypatch.setattr(predictor, "Device", copying_model.Copies)
     (table := tmp_path / "new.csv").write_text('id,q\n0,"question 0\nwhy so"\n')
     (prediction,) = predictions.Predictions("toy", str(table))
     assert prediction.prediction == f"question 0{newline}why so"

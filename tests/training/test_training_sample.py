@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import preparing
 import pytest
+import small_corpora
 import tensorflow as tf
 from click.testing import CliRunner
 
@@ -105,7 +105,7 @@ def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(
 ) -> None:
     """PyTorch's answers on 380 records of a learnt model; other exports are compared on a few."""
     export.export_hf(trained.run, out=str(folder / "exported"))
-    records = preparing.records(folder / "data")["validation"]
+    records = small_corpora.records(folder / "data")["validation"]
     input_rows = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]
     (folder / "given.json").write_text(json.dumps(input_rows))
     files = [folder / "exported", folder / "given.json", folder / "answers.json"]

@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 
-import framing
 import numpy as np
 import pytest
+import records_in_python
 from raised import raises
 from toy_dataset import write
 
@@ -81,7 +81,7 @@ def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
     opened = opening.open_split(Dataset(str(tmp_path)), "train")
     shard = tmp_path / "train.tfrecord-00000-of-00001"
     size = int.from_bytes(shard.read_bytes()[:8], "little")
-    shard.write_bytes(framing.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])
+    shard.write_bytes(records_in_python.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])
     with raises(DatasetError, "dataset.damaged") as error:
         next(batches.Reading([opened], global_batch=6, seed=0).batches())
     assert len(str(error.value).splitlines()) == 1

@@ -3,9 +3,9 @@
 import itertools
 import os
 
-import framing
 import numpy as np
 import pytest
+import records_in_python
 from raised import raises
 from toy_dataset import INPUT, write
 
@@ -155,7 +155,7 @@ def test_what_was_altered_is_one_sentence(tmp_path, spoil, message):
 
 
 def test_a_page_with_a_record_too_few_or_many_or_altered_is_broken():
-    framed = [framing.frame(bytes([n]) * n) for n in range(5)]
+    framed = [records_in_python.frame(bytes([n]) * n) for n in range(5)]
     counts = np.array([2, 3])
     pages = [b"".join(framed[:2]), b"".join(framed[2:])]
     read = tfrecord.Records(pages, tfrecord.cut_records(pages, counts))

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import beside
 import encoders
 import numpy as np
 import pytest
+import torch_process
 from click.testing import CliRunner
 from raised import raises
 
@@ -292,7 +292,7 @@ def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
         arrays[f"{name}/ids"] = np.array([row + [tokenizer.pad_id] * (length - len(row)) for row in rows])
         arrays[f"{name}/mask"] = np.array([[1] * len(row) + [0] * (length - len(row)) for row in rows])
     np.savez(tmp_path / "ids.npz", **arrays)
-    beside.pytorch("torch_vectors.py", tmp_path, tmp_path / "ids.npz")
+    torch_process.pytorch("torch_vectors.py", tmp_path, tmp_path / "ids.npz")
     for name, path in words.items():
         out = tmp_path / f"of_{name}"
         t5prep.embed(str(tmp_path / name), texts, out=str(out), dtype="float32", batch=4, tokenizer=str(path))

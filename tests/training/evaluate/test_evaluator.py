@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import answering
+import copying_model
 import numpy as np
-import preparing
 import pytest
+import small_corpora
 import tensorflow as tf
 import toy_runs
 
@@ -20,22 +20,22 @@ from t5prep.training.run.run import TINY
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.state import put_weights
 
-WORDS = answering.WORDS
+WORDS = copying_model.WORDS
 
 
 def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filled up, a batch of a hundred billion rows would end the process."""
     rows = [{"q": f"question {i}", "a": "yes"} for i in range(5)]
-    preparing.prepared(
-        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+    small_corpora.prepared(
+        small_corpora.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
         options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
     )  # fmt: skip
     sizes = []
 
     def count_rows(*_: Any, **__: Any) -> Any:
-        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), answering.echo()(weights, batch))[1]
+        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), copying_model.echo()(weights, batch))[1]
 
-    answering.no_model(monkeypatch, count_rows)
+    copying_model.no_model(monkeypatch, count_rows)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"),
         batch=10**11, tokenizer=WORDS, dtype=tf.float32,
@@ -49,13 +49,13 @@ def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab
     names = ("a backend team", "the web team")
     rows = [{"q": names[i % 2], "a": names[0] if labelled else f"a whole answer, number {i}"} for i in range(12)]
     rows[0]["a"] = names[1]
-    source = preparing.write_csv(tmp_path / "rows.csv", rows)
-    preparing.prepared(
+    source = small_corpora.write_csv(tmp_path / "rows.csv", rows)
+    small_corpora.prepared(
         source, tmp_path / "data", task="text2text", tokenizer="sample:",
         options={"inputs_column": "q", "targets_column": "a"},
         splits={"validation": 1.0}, input_length=16, target_length=16,
     )  # fmt: skip
-    answering.no_model(monkeypatch, answering.echo)
+    copying_model.no_model(monkeypatch, copying_model.echo)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=4,
         tokenizer=WORDS, dtype=tf.float32,
@@ -73,8 +73,8 @@ def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [{"q": f"question {i}", "a": f"the answer {i}"} for i in range(9)]
-    preparing.prepared(
-        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+    small_corpora.prepared(
+        small_corpora.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
         options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
     )  # fmt: skip
     uniforms = []
@@ -82,11 +82,11 @@ def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
     def record_uniforms(*_: Any, **__: Any) -> Any:
         def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             uniforms.extend(batch.get("uniform", []))
-            return answering.echo()(weights, batch)
+            return copying_model.echo()(weights, batch)
 
         return answered
 
-    answering.no_model(monkeypatch, record_uniforms)
+    copying_model.no_model(monkeypatch, record_uniforms)
     for size in (2, 4):
         score = evaluator.Evaluator(
             TINY, layout=open_layout(), opened=Dataset(tmp_path / "data").split("validation"), batch=size, tokenizer=WORDS,
@@ -109,15 +109,15 @@ def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
 ) -> None:
     """One text more than a token among labels: it was found out after scoring, and all was scored again."""
     rows = [{"q": f"question {i}", "a": targets[i % 2]} for i in range(8)]
-    preparing.prepared(
-        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+    small_corpora.prepared(
+        small_corpora.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
         options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
         target_length=16,
     )  # fmt: skip
     reads, searched = [], []
     eval_batches = evaluator.eval_batches
     monkeypatch.setattr(evaluator, "eval_batches", lambda *a, **k: (reads.append(1), eval_batches(*a, **k))[1])
-    answering.no_model(monkeypatch, answering.echo)
+    copying_model.no_model(monkeypatch, copying_model.echo)
     search = evaluator.answers_on_rows
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *a, **k: (searched.append(1), search(*a, **k))[1])
     score = evaluator.Evaluator(
@@ -133,8 +133,8 @@ def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
 
 def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"q": f"question {i}", "a": ("a backend team", "the web team")[i % 2]} for i in range(20)]
-    preparing.prepared(
-        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+    small_corpora.prepared(
+        small_corpora.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
         options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
         target_length=16,
     )  # fmt: skip
@@ -148,7 +148,7 @@ def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monk
 
         return answered
 
-    answering.no_model(monkeypatch, wrong)
+    copying_model.no_model(monkeypatch, wrong)
     evaluations = []
     for size in (4, 5):
         score = evaluator.Evaluator(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from preparing import prepared, questions, write_csv
 from raised import raises
+from small_corpora import prepared, questions, write_csv
 
 from t5prep import cli
 from t5prep.dataset.prepared import Dataset

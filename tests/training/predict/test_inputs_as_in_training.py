@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import answering
+import copying_model
 import numpy as np
-import preparing
 import pytest
+import small_corpora
 import toy_runs
 from raised import raises
 
@@ -40,7 +40,7 @@ ROWS = [
 ]
 
 
-class Recorder(answering.Copies):
+class Recorder(copying_model.Copies):
     """Remember the ids of every input that reaches the device."""
 
     recorded_ids: list[list[int]] = []  # noqa: RUF012 - of the class: the test reads it
@@ -52,7 +52,7 @@ class Recorder(answering.Copies):
 
 def prepared(folder: Path, rows: Path, **choices: Any) -> Path:
     options = {"inputs": "ask: {q}", "targets_column": "a", "id_column": "id"}
-    preparing.prepared(
+    small_corpora.prepared(
         rows,
         folder / "data",
         task="text2text",
@@ -73,7 +73,7 @@ def create_run(data: Path, out: Path) -> str:
 
 
 def prepared_ids(data: Path) -> dict[str, list[int]]:
-    return {id: [token for token in record["input_ids"] if token] for id, record in preparing.by_id(data).items()}
+    return {id: [token for token in record["input_ids"] if token] for id, record in small_corpora.by_id(data).items()}
 
 
 def predicted_ids(model: str, rows: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def predicted_ids(model: str, rows: Any, monkeypatch: pytest.MonkeyPatch, **opti
     Recorder.recorded_ids = []
     answers = list(t5prep.predict(model, rows, max_length=32, **options))
     inputs = {tuple(ids): ids for ids in Recorder.recorded_ids}
-    words = answering.WORDS
+    words = copying_model.WORDS
     by_text = {words.decode([token for token in ids if token != words.eos_id]): ids for ids in inputs.values()}
     return {answer.id: answer.reason or by_text[answer.prediction] for answer in answers}
 
@@ -92,7 +92,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of a filter of the user's and one of ours, and a run on it."""
     tmp_path = tmp_path_factory.mktemp("once")
     (tmp_path / "mine.py").write_text(FILTER_CODE)
-    rows = preparing.write_csv(tmp_path / "rows.csv", ROWS)
+    rows = small_corpora.write_csv(tmp_path / "rows.csv", ROWS)
     filter_spec = f"{tmp_path / 'mine.py'}:without_tags"
     data = prepared(tmp_path, rows, filter=(filter_spec, "addresses", "words:least=2"))
     assert (data / "filter-0.py").read_text() == FILTER_CODE
@@ -172,7 +172,7 @@ def test_an_export_carries_filters(filtered: tuple[Path, str], tmp_path: Path, m
 
 def test_datasets_are_numbered_as_numbers(tmp_path: Path) -> None:
     """The manifest 10 comes after the manifest 2, so that each dataset has its own files."""
-    data = prepared(tmp_path, preparing.write_csv(tmp_path / "rows.csv", ROWS))
+    data = prepared(tmp_path, small_corpora.write_csv(tmp_path / "rows.csv", ROWS))
     run_folder = Path(create_run(data, tmp_path / "run"))
     text = (run_folder / "manifest-0.json").read_text()
     for number in range(1, 12):
@@ -208,7 +208,7 @@ def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch:
     assert predicted_ids(model, tmp_path / "rows.csv", monkeypatch) == expected
     # Rows in memory are no bytes.
     assert predicted_ids(model, ROWS, monkeypatch) == expected
-    comma = preparing.write_csv(tmp_path / "comma.csv", ROWS)
+    comma = small_corpora.write_csv(tmp_path / "comma.csv", ROWS)
     with raises(SourceError, "file.ambiguous-encoding", "cp1252"):
         t5prep.predict(model, comma)
     with raises(SourceError, "column.missing"):

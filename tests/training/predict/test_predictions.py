@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import answering
+import copying_model
 import numpy as np
-import preparing
+import small_corpora
 import pyarrow
 import pyarrow.parquet
 import pytest
+import small_corpora
 from click.testing import CliRunner
 from raised import raises
 
@@ -30,8 +31,8 @@ from t5prep.training.run import run
 
 def prepare_manifest(folder: Path, task: str, rows: list[dict[str, str]], **choices: Any) -> Manifest:
     """The manifest of a dataset of some rows."""
-    source = preparing.write_csv(folder / f"{task}.csv", rows)
-    return preparing.prepared(
+    source = small_corpora.write_csv(folder / f"{task}.csv", rows)
+    return small_corpora.prepared(
         source, folder / task, task=task, tokenizer="sample:", splits={"train": 1.0}, shards=1, **choices
     )
 
@@ -40,7 +41,7 @@ def prepare_manifest(folder: Path, task: str, rows: list[dict[str, str]], **choi
 def manifests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
     folder = tmp_path_factory.mktemp("manifests")
     return {
-        "so_quality": prepare_manifest(folder, "so_quality", preparing.questions(6), input_length=64),
+        "so_quality": prepare_manifest(folder, "so_quality", small_corpora.questions(6), input_length=64),
         "diacritics_ro": prepare_manifest(folder, "diacritics_ro", [{"text": "Soarele răsare."}], input_length=32, target_length=32),
         "translate_en_ro": prepare_manifest(folder, "translate_en_ro", [{"en": "The sun", "ro": "Soarele"}], input_length=64),
         "text2text": prepare_manifest(
@@ -57,12 +58,12 @@ def copies(manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch) -> N
     model_manifests |= {"none": (), "both": (manifests["so_quality"], manifests["diacritics_ro"])}
 
     def opened(name: str, checkpoint: str) -> run.Model:
-        model = answering.model(None)
+        model = copying_model.model(None)
         return run.Model(name, model.config, {}, model.tokenizer, model_manifests[name])
 
     monkeypatch.setattr(run, "open_model", opened)
-    monkeypatch.setattr(predictor, "Device", answering.Copies)
-    answering.Copies.batches.clear()
+    monkeypatch.setattr(predictor, "Device", copying_model.Copies)
+    copying_model.Copies.batches.clear()
 
 
 def start_predictions(model: str, source: Path | str, **options: Any) -> predictions.Predictions:
@@ -77,7 +78,7 @@ def predict_all(model: str, source: Path | str, *, max_length: int = 200, **opti
 
 def test_a_signal_that_a_library_dropped_ends_the_answers(copies: None, tmp_path: Path) -> None:
     """Seen once in a thousand signals, before any answer; the loop went on for minutes."""
-    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(3))
+    table = small_corpora.write_csv(tmp_path / "rows.csv", small_corpora.questions(3))
     signals.note("SIGINT")
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -102,12 +103,14 @@ def test_a_table_is_answered_row_by_row(copies: None, tmp_path: Path) -> None:
 
 def test_what_is_asked_is_what_the_task_prepares(copies: None, tmp_path: Path) -> None:
     """The ids that reach the device are those of the records: prefix, EOS between the fields, both ends of a long one."""
-    rows = preparing.questions(12, words=60)
-    table = preparing.write_csv(tmp_path / "rows.csv", rows)
-    preparing.prepared(table, tmp_path / "data", tokenizer="sample:", input_length=64, splits={"train": 1.0})
-    records = preparing.by_id(tmp_path / "data")
-    without = preparing.write_csv(tmp_path / "new.csv", [{k: row[k] for k in ("Body", "Title", "Id")} for row in rows])
-    tokenizer = answering.model(None).tokenizer
+    rows = small_corpora.questions(12, words=60)
+    table = small_corpora.write_csv(tmp_path / "rows.csv", rows)
+    small_corpora.prepared(table, tmp_path / "data", tokenizer="sample:", input_length=64, splits={"train": 1.0})
+    records = small_corpora.by_id(tmp_path / "data")
+    without = small_corpora.write_csv(
+        tmp_path / "new.csv", [{k: row[k] for k in ("Body", "Title", "Id")} for row in rows]
+    )
+    tokenizer = copying_model.model(None).tokenizer
     assert tokenizer
     answers = predict_all("so_quality", without)
     assert len(answers) == 12
@@ -124,7 +127,7 @@ def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
     document.write_text(json.dumps({"version": 1, "data": [{"items": rows[:2]}, {"items": rows[2:]}]}))
     answers = predict_all("so_quality", document, records="data[].items[]")
     assert [(answer.id, answer.input) for answer in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
-    table = preparing.write_csv(tmp_path / "rows.csv", rows)
+    table = small_corpora.write_csv(tmp_path / "rows.csv", rows)
     with raises(UsageError, "option.inapplicable", "csv", "rows.csv"):
         predict_all("so_quality", table, records="data[]")
 
@@ -236,10 +239,10 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
 
 
 def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
-    table = preparing.write_csv(tmp_path / "a.csv", preparing.questions(2))
+    table = small_corpora.write_csv(tmp_path / "a.csv", small_corpora.questions(2))
     with raises(UsageError, "option.inapplicable"):
         predict_all("so_quality", table, long="split")
-    table = preparing.write_csv(tmp_path / "b.csv", [{"q": "word " * 50, "c": "other " * 50}])
+    table = small_corpora.write_csv(tmp_path / "b.csv", [{"q": "word " * 50, "c": "other " * 50}])
     (answer,) = predict_all("text2text", table, long="split")
     assert answer.reason == "too long to split: its input has 4 texts that could be taken apart"
 
@@ -264,7 +267,7 @@ def test_rows_of_like_lengths_share_a_batch(copies: None, tmp_path: Path) -> Non
     (lines := tmp_path / "a.txt").write_text("".join(text + "\n" for text in texts))
     answers = predict_all("diacritics_ro", lines, batch=4)
     assert [answer.prediction for answer in answers] == [text.strip() for text in texts]
-    batches = answering.Copies.batches
+    batches = copying_model.Copies.batches
     assert all(count == 4 for count, _ in batches)
     room, tokens = sum(count * length for count, length in batches), sum(answer.tokens for answer in answers)
     assert room < 1.5 * tokens  # 2.2 in the order of the rows
@@ -276,7 +279,7 @@ def test_killed_and_started_again_the_file_is_the_same(
 ) -> None:
     rows = [{"Id": str(i), "Title": f'title "{i}"', "Body": "a\nb" if i % 7 else ""} for i in range(200)]
     rows[50]["Title"] = rows[50]["Body"] = ""
-    table = preparing.write_csv(tmp_path / "rows.csv", rows)
+    table = small_corpora.write_csv(tmp_path / "rows.csv", rows)
 
     def ask(out: Path, **options: Any) -> int:
         prediction_run = start_predictions("so_quality", table, batch=2, max_length=64)
@@ -316,7 +319,7 @@ def ask_again(source: Path, out: Path, *, fresh: bool = False) -> predictions.Pr
 def test_the_same_command_finds_its_finished_file(
     copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(9))
+    table = small_corpora.write_csv(tmp_path / "rows.csv", preparing.questions(9))
     out, unlink = tmp_path / "out.jsonl", Path.unlink
 
     def killed(path: Path, **_: Any) -> None:
@@ -337,7 +340,7 @@ def test_the_same_command_finds_its_finished_file(
         ask_again(table, out)
     ask_again(table, out, fresh=True)
     assert out.read_bytes() == content
-    preparing.write_csv(table, preparing.questions(8))
+    small_corpora.write_csv(table, preparing.questions(8))
     with raises(OutputError, "output.exists"):
         ask_again(table, out)
 
@@ -346,8 +349,8 @@ def test_another_model_of_the_same_name_neither_resumes_nor_finds_the_file(
     copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was trained again has the path and the steps of the earlier one."""
-    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(200))
-    name, layout = next(iter(weight_layouts(answering.TINY).items()))
+    table = small_corpora.write_csv(tmp_path / "rows.csv", preparing.questions(200))
+    name, layout = next(iter(weight_layouts(copying_model.TINY).items()))
     open_model = run.open_model
 
     def train(value: float) -> None:
@@ -395,7 +398,7 @@ def test_a_table_keeps_its_columns(copies: None, tmp_path: Path) -> None:
 
 
 def test_one_json_object(copies: None, tmp_path: Path) -> None:
-    table = preparing.write_csv(
+    table = small_corpora.write_csv(
         tmp_path / "a.csv", [{"Id": "1", "Title": "t", "Body": ""}, {"Id": "2", "Title": "", "Body": ""}]
     )
     command = ["predict", str(table), "--model", "so_quality", "--json", "--max-length", "64"]

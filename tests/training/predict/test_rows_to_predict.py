@@ -5,10 +5,10 @@ import hashlib
 import shutil
 from pathlib import Path
 
-import answering
 import click.testing
-import preparing
+import copying_model
 import pytest
+import small_corpora
 import toy_runs
 from raised import raises
 
@@ -45,9 +45,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     (folder / "headlines.py").write_text(TASK)
     rows = [{"id": str(n), "text": f"article number {n}", "title": f"number {n}"} for n in range(6)]
-    source = preparing.write_csv(folder / "rows.csv", rows)
+    source = small_corpora.write_csv(folder / "rows.csv", rows)
     task = str(folder / "headlines.py")
-    preparing.prepared(source, folder / "data", task=task, tokenizer="sample:", splits={"train": 1.0}, input_length=16)
+    small_corpora.prepared(
+        source, folder / "data", task=task, tokenizer="sample:", splits={"train": 1.0}, input_length=16
+    )
     return folder / "data"
 
 
@@ -61,8 +63,10 @@ def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatc
     opened = open_new_run(dataset, tmp_path / "run")
     assert opened.own_tasks == {0: run.TaskFile(f"{tmp_path}/run/task-0.py", TASK.encode())}
     monkeypatch.setattr(run, "open_model", lambda name, checkpoint: opened)
-    monkeypatch.setattr(predictor, "Device", answering.Copies)
-    table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
+    monkeypatch.setattr(predictor, "Device", copying_model.Copies)
+    table = small_corpora.write_csv(
+        tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}]
+    )
     prediction_run = predictions.Predictions(
         "run", str(table), build(PredictOptions, {"max_length": 16, "trust_code": True})
     )
@@ -103,7 +107,7 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
     (tmp_path / "run" / "manifest-0.json").write_text(
         dataclasses.replace(dataset_manifest, task=facts).sealed().dumps()
     )
-    table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
+    table = small_corpora.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
     result = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
     assert result.exit_code == 1
     (sentence,) = result.stderr.splitlines()
@@ -124,7 +128,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
     with raises(UsageError, "task.untrusted-code"):
         rows.question_builder_of(opened, opened.manifests[0], RowOptions())
     (tmp_path / "headlines.py").write_text(TASK)
-    source = preparing.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
+    source = small_corpora.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
     t5prep.prepare(
         str(tmp_path / "headlines.py"),
         source=str(source),
@@ -157,8 +161,8 @@ def test_it_belongs_to_the_dataset(dataset: Path, tmp_path: Path) -> None:
     from t5prep.preparation import output_folder
 
     assert output_folder.is_of_dataset("task.py")
-    source = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(6))
-    preparing.prepared(source, tmp_path / "data", tokenizer="sample:", splits={"train": 1.0}, input_length=32)
+    source = small_corpora.write_csv(tmp_path / "rows.csv", small_corpora.questions(6))
+    small_corpora.prepared(source, tmp_path / "data", tokenizer="sample:", splits={"train": 1.0}, input_length=32)
     assert not (tmp_path / "data" / "task.py").exists()
 
 

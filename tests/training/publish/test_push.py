@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from raised import raises
-from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
+from servers.writable_hub import WritableHub, writable_hub  # noqa: F401 - a fixture
 
 from t5prep.cli import main
 from t5prep.errors import OutputError, UsageError
@@ -23,11 +23,11 @@ def exported(tmp_path: Path) -> str:
 
 
 def test_every_file_arrives_in_one_commit(
-    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    writable_hub: type[WritableHub],  # noqa: F811
     exported: str,
 ) -> None:
     assert push(exported, repo="me/model").endswith("me/model")
-    commits = [body for path, body in hub_that_takes.requests if "/commit/" in path]
+    commits = [body for path, body in writable_hub.requests if "/commit/" in path]
     assert len(commits) == 1
     lines = [json.loads(line) for line in commits[0].splitlines()]
     assert {line["value"]["path"] for line in lines if line["key"] == "file"} == {
@@ -49,13 +49,13 @@ def test_every_file_arrives_in_one_commit(
     ],
 )
 def test_who_may_not_write(
-    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    writable_hub: type[WritableHub],  # noqa: F811
     exported: str,
     status: int,
     error: type,
     message: tuple[str, ...],
 ) -> None:
-    hub_that_takes.status = status
+    writable_hub.status = status
     with raises(error, *message) as raised:
         push(exported, repo="me/model")
     assert "hf_planted" not in str(raised.value)
@@ -72,14 +72,14 @@ def test_only_models_are_pushed(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_and_a_shape_are_pushed_without_weights_and_get_a_card(
-    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    writable_hub: type[WritableHub],  # noqa: F811
     tmp_path: Path,
 ) -> None:
     shape = {"model_type": "t5", "vocab_size": 32128, "d_model": 512}
     for name, content in (("config.json", json.dumps(shape)), ("tokenizer.json", "{}"), ("notes.txt", "mine")):
         (tmp_path / name).write_text(content)
     push(str(tmp_path), repo="me/model")
-    (commit,) = (body for path, body in hub_that_takes.requests if "/commit/" in path)
+    (commit,) = (body for path, body in writable_hub.requests if "/commit/" in path)
     lines = [json.loads(line) for line in commit.splitlines()]
     sent = {
         line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines if line["key"] == "file"

@@ -16,8 +16,8 @@ import toy_runs
 from click.testing import CliRunner
 from raised import raises
 from servers.http import Answer, Fault
-from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 from servers.internet import Internet
+from servers.writable_hub import WritableHub, writable_hub  # noqa: F401 - a fixture
 
 from t5prep import cli
 from t5prep.errors import UsageError
@@ -70,7 +70,7 @@ def test_a_folder_that_is_no_run_is_not_pushed(tmp_path: Path) -> None:
 
 
 def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_without_a_device(
-    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    writable_hub: type[WritableHub],  # noqa: F811
     tmp_path: Path,
 ) -> None:
     """Beside a training on a TPU, whoever opens the TPU too takes its chips away: here, opening any device is an error."""
@@ -105,7 +105,7 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_wi
     assert result.returncode == 0, result.stderr[-2000:]
     assert result.stdout.endswith("opening a device is an error here\n")
     assert "Confusion matrix" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    (commit,) = (body for path, body in hub_that_takes.requests if "/commit/" in path)
+    (commit,) = (body for path, body in writable_hub.requests if "/commit/" in path)
     sent = [json.loads(line)["value"].get("path") for line in commit.splitlines()]
     assert {"model.safetensors", "runs/events.out.tfevents.1.host"} < set(sent)
 

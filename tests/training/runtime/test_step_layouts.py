@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-import beside
 import numpy as np
 import pytest
 import tensorflow as tf
+import torch_process
 
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.weights import random_weights, save_weights
@@ -115,7 +115,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         (folder / model / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
     (folder / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in batch.items()} for batch in batches()]))
     arguments = [folder / "batches.json", str(RATE), *(folder / model for model in MODELS)]
-    return dict(zip(MODELS, json.loads(beside.pytorch_code(THEIRS, *arguments)), strict=True))
+    return dict(zip(MODELS, json.loads(torch_process.pytorch_code(THEIRS, *arguments)), strict=True))
 
 
 @pytest.mark.extra("torch")

@@ -6,9 +6,9 @@ By hand, each setting for each kind: T5PREP_SEEDS=1 pytest -m '' tests/training/
 import json
 from typing import Any
 
-import drawn_seeds
 import numpy as np
 import pytest
+import random_seeds
 import tensorflow as tf
 from raised import raises
 
@@ -23,7 +23,7 @@ from t5prep.training.settings.padding import Padding
 from t5prep.training.step.step import TrainStep, dtype_of, optimizer_of, schedule_of
 from t5prep.training.trainer import first_weights
 from tests import encoders, toy_runs, two_classes
-from tests.preparing import prepared
+from tests.small_corpora import prepared
 from tests.training.test_encoder_runs import SHAPE
 from tests.training.test_masked_language import lines
 from tests.training.test_target_runs import KINDS as OPTIONS
@@ -121,7 +121,7 @@ def changed_for(kind: str) -> list[str]:
     """Return the settings that are changed for a kind of target: all, or in CI those of each kind and a share of the others."""
     shared = [name for name in CHANGES if name not in OF_EACH_KIND | REFUSED]
     other_kinds = [*KINDS[1:]]
-    share = shared if drawn_seeds.ARE_GIVEN or kind == "text" else shared[other_kinds.index(kind) :: len(other_kinds)]
+    share = shared if random_seeds.ARE_GIVEN or kind == "text" else shared[other_kinds.index(kind) :: len(other_kinds)]
     return [name for name in CHANGES if name in {*OF_EACH_KIND, *REFUSED, *share}]
 
 

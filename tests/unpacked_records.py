@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from framing import Pair, Rows
 from numpy.typing import NDArray
+from records_in_python import Pair, Rows
 
 from t5prep.tokens.tokenizer import SENTINELS
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 
-class HubThatTakes(http.server.BaseHTTPRequestHandler):
+class WritableHub(http.server.BaseHTTPRequestHandler):
     """Repositories that take every file as a regular one."""
 
     requests: list[tuple[str, bytes]] = []  # noqa: RUF012 - emptied by the fixture
@@ -53,14 +53,14 @@ class HubThatTakes(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def hub_that_takes(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HubThatTakes]]:
+def writable_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[WritableHub]]:
     import huggingface_hub.constants
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), HubThatTakes)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), WritableHub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("HF_TOKEN", "hf_planted")
-    HubThatTakes.requests, HubThatTakes.status = [], 200
-    yield HubThatTakes
+    WritableHub.requests, WritableHub.status = [], 200
+    yield WritableHub
     server.shutdown()
     server.server_close()
