@@ -1,6 +1,6 @@
 """Define the kinds of stages (map, group, combine, cache) as plain objects with typed inputs and outputs.
 
-A stage names the stages that it reads. `pipelines.local` executes a list of stages with the processes of one machine,
+A stage names the stages that it reads. `pipelines.local_executor` executes a list of stages with the processes of one machine,
 and `pipelines.graph` adds the list to a Beam pipeline. Both know only these kinds. No function here imports Beam.
 """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
 from pipelines.job_results import CACHE_HITS, CACHE_MISSES, NOTHING, JobResults
-from pipelines.local import Local, LocalProgress
+from pipelines.local_executor import Local, LocalProgress
 from pipelines.run_options import RunOptions
 from pipelines.stages import Finish, OneDisk, Shuffle
 from pipelines.steps import Job, PrepareBlock, WriteShard, preload

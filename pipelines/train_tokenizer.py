@@ -22,9 +22,9 @@ from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
-from t5prep.tokens import huggingface_files, training
+from t5prep.tokens import huggingface_files, tokenizer_training
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.tokens.training import Drawing
+from t5prep.tokens.tokenizer_training import Drawing
 
 # Default sample: SentencePiece trains on a million lines of 100 bytes within minutes, and more lines change few
 # pieces.
@@ -45,11 +45,11 @@ class TrainingSettings:
     """
 
     columns: tuple[str, ...] = ()
-    vocab_size: int = training.VOCAB_SIZE
+    vocab_size: int = tokenizer_training.VOCAB_SIZE
     byte_fallback: bool = False
     split_digits: bool = False
-    character_coverage: float = training.CHARACTER_COVERAGE
-    normalization: str = training.NORMALIZATIONS[0]
+    character_coverage: float = tokenizer_training.CHARACTER_COVERAGE
+    normalization: str = tokenizer_training.NORMALIZATIONS[0]
     lines: int = LINES
     seed: int = 0
     files: FileOptions = FileOptions()  # noqa: RUF009 - frozen
@@ -88,7 +88,7 @@ class DrawBlock:
                 broken += 1
                 continue
             for text in text_columns.texts_of(row.record, columns=self.columns):
-                lines = list(training.lines_of(text))
+                lines = list(tokenizer_training.lines_of(text))
                 total_lines += len(lines)
                 sample.add(lines)
         return block.size, LineSample(sample.lines(), block.rows, total_lines, broken)
@@ -114,7 +114,7 @@ def train(
     if not sample.lines:
         raise text_columns.without_texts(source, sample.rows, columns=settings.columns)
     work = functools.partial(
-        training.train,
+        tokenizer_training.train,
         sample.lines,
         vocab_size=settings.vocab_size,
         byte_fallback=settings.byte_fallback,

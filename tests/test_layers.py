@@ -35,7 +35,7 @@ NEVER = {
 }
 # What training and evaluation need to know of a task is in the manifest; only raw rows are predicted by the task itself.
 NEVER_FROM = {"training": ("t5prep.tasks.registry", "t5prep.tasks.task", "t5prep.tasks.corpora")}
-MAY = {"t5prep.training.predict.rows"}
+MAY = {"t5prep.training.predict.prediction_inputs"}
 HEAVY = {"apache_beam": {"pipelines"}, "tensorflow": {"training"}, "jax": {"training", "planning"}}
 
 

@@ -125,7 +125,7 @@ def table_command(
       t5prep table data/sample sample.parquet
     """
     import t5prep
-    from t5prep.dataset import manifest, table
+    from t5prep.dataset import manifest, record_table
     from t5prep.errors import UsageError
 
     made_of, out_path = manifest.load(data).source, Path(out)
@@ -151,7 +151,7 @@ def table_command(
         tokenizer=tokenizer,
         trust_code=trust_code,
     )
-    rows = table.write(texts, out)
+    rows = record_table.write(texts, out)
     _output.show({"out": out, "rows": rows}, f"{out}: {number_of(rows, 'row')}", as_json=as_json)
 
 

@@ -58,7 +58,7 @@ def predict_command(
     """
     import t5prep
     from t5prep.errors import SourceError, UsageError
-    from t5prep.training.predict import files
+    from t5prep.training.predict import answer_files
 
     if as_json:
         if to not in ("", "json"):
@@ -67,8 +67,8 @@ def predict_command(
                 code="option.conflict",
             )
         to = "json"
-    kind = to or files.of_name(out.name if out else "")
-    files.Writer(kind)  # raises for an unknown format now, before the model is opened
+    kind = to or answer_files.of_name(out.name if out else "")
+    answer_files.Writer(kind)  # raises for an unknown format now, before the model is opened
     if scores and kind == "text":
         raise UsageError(
             "--scores needs a format with fields, but lines of text hold only answers. Use --to jsonl (or "

@@ -30,7 +30,7 @@ SIZES = {
 # Maximum number of lost characters that `check` prints; --json has all.
 LOST_SHOWN = 12
 
-# SentencePiece's names, repeated from t5prep.tokens.training, because `--help` must not import that module.
+# SentencePiece's names, repeated from t5prep.tokens.tokenizer_training, because `--help` must not import that module.
 NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 
 _source = click.option(

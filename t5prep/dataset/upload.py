@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import card, manifest, shard_files, table, verify
+from t5prep.dataset import dataset_card, manifest, record_table, shard_files, verify
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import atomic_files, gcs, uploads
@@ -209,13 +209,13 @@ def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None =
     verify.check(opened)
     dataset = opened.manifest
     shards = [shard.name for shard in dataset.shards]
-    tables = {name: card.table_of(name) for name, split in dataset.splits.items() if split.records}
+    tables = {name: dataset_card.table_of(name) for name, split in dataset.splits.items() if split.records}
     for split, file in tables.items():
-        rows = table.records(opened, splits=[split])
-        table.write(rows, Path(folder) / file, compression="zstd")  # uploading takes longer than compressing
-    readme = Path(folder) / card.NAME
-    if not readme.exists() or card.is_ours(readme.read_bytes()):
-        atomic_files.write_whole(readme, card.text(dataset).encode())
+        rows = record_table.records(opened, splits=[split])
+        record_table.write(rows, Path(folder) / file, compression="zstd")  # uploading takes longer than compressing
+    readme = Path(folder) / dataset_card.NAME
+    if not readme.exists() or dataset_card.is_ours(readme.read_bytes()):
+        atomic_files.write_whole(readme, dataset_card.text(dataset).encode())
     names = [*shards, *tables.values(), *verify.names_beside(dataset, Path(folder)), manifest.NAME]
     message = f"Dataset prepared by {dataset.created_by}"
     return uploads.upload_to_hub(folder, repo=repo, kind="dataset", private=private, message=message, names=names)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from t5prep._native import decode_rows
-from t5prep.dataset import card, manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset import dataset_card, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.shard_files import REPAIR_ADVICE
 from t5prep.errors import DatasetError
@@ -23,7 +23,7 @@ _SIDE_BY_SIDE = 8
 _PIECE = 1 << 20
 # Files that a dataset may have beside its shards, its rejected rows and copies of filters' files.
 _OF_SHARDS = (shard_files.INDEX, shard_files.LENGTHS, shard_files.ORIGINS)
-SIDE_FILES = ("report.html", *_OF_SHARDS, card.NAME, manifest.TASK_FILE)
+SIDE_FILES = ("report.html", *_OF_SHARDS, dataset_card.NAME, manifest.TASK_FILE)
 
 
 def verify(

@@ -12,14 +12,13 @@ from t5prep.errors import UsageError
 from t5prep.json_values import JSON
 from t5prep.options.fields import accepts, build, changed
 from t5prep.options.models import PlanOptions
-from t5prep.planning import extending, planner, report
+from t5prep.planning import batch_search, extending, planner, report
 from t5prep.planning import question as compile_question
-from t5prep.planning import search as searching
+from t5prep.planning.batch_search import Advice
 from t5prep.planning.extending import Say
 from t5prep.planning.lengths import Choice
 from t5prep.planning.question import Answer, Question
 from t5prep.planning.report import Epoch
-from t5prep.planning.search import Advice
 from t5prep.training import need_tensorflow
 from t5prep.training.settings import config as configs
 
@@ -156,12 +155,12 @@ def stages(
     if largest:
         if say:
             say("Looking for the largest batch, by the memory that the compiler plans for a few.")
-        most_rows = searching.largest_batch(question, compile_question=ask) if exact else _largest_extended(question)
+        most_rows = batch_search.largest_batch(question, compile_question=ask) if exact else _largest_extended(question)
         grown = dataclasses.replace(grown, largest=most_rows, searched=True)
         yield grown
     if search and not answer.fits:
         grown = dataclasses.replace(grown, advised=True)
-        for advice in searching.advise(question, compile_question=ask):
+        for advice in batch_search.advise(question, compile_question=ask):
             grown = dataclasses.replace(grown, advice=(*grown.advice, advice))
             yield grown
         yield grown
@@ -171,7 +170,7 @@ def _largest_extended(question: Question) -> Answer | None:
     """Return the extended answer for the most rows that fit, or None. The search plans only the memory, in seconds."""
     like = extending.extended(question, compile_question=compile_question.ask)
     plan = functools.partial(extending.planned, like=like, compile_question=compile_question.ask)
-    largest = searching.largest_batch(question, compile_question=plan)
+    largest = batch_search.largest_batch(question, compile_question=plan)
     while largest and not (answer := extending.extended(largest.question, compile_question=compile_question.ask)).fits:
         # The search assumed the program size of the smaller batch, and this program is larger. Try fewer rows, by a
         # sixteenth, which is the precision of the search.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import card, manifest, rejected_rows, settings, shard_files, verify
+from t5prep.dataset import dataset_card, manifest, rejected_rows, settings, shard_files, verify
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, gcs
@@ -214,7 +214,7 @@ def _sweep(out: Path, *, resumes: bool) -> None:
     for path in out.iterdir():
         if resumes and shard_files.is_shard(path.name):
             continue
-        if is_of_dataset(path.name) and (path.name != card.NAME or card.is_ours(path.read_bytes())):
+        if is_of_dataset(path.name) and (path.name != dataset_card.NAME or dataset_card.is_ours(path.read_bytes())):
             path.unlink()
 
 

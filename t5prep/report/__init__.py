@@ -22,10 +22,10 @@ def write(
 
     Raises DatasetError, TokenizerError, UsageError, OutputError, and ModuleNotFoundError without the extra `report`.
     """
-    from t5prep.report import dataset, training  # imported here, because jinja2 and matplotlib are an extra
+    from t5prep.report import dataset, training_report  # imported here, because jinja2 and matplotlib are an extra
 
-    if training.is_run(data):
-        page = training.page(data, answers=answers)
+    if training_report.is_run(data):
+        page = training_report.page(data, answers=answers)
     elif answers:
         raise UsageError(
             f"--answers {answers} needs a training run, but {data} is not a run. Name a run, or remove --answers.",

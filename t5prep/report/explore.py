@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset import table, tfrecord, verify
+from t5prep.dataset import record_table, tfrecord, verify
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, paths, store, web_server
@@ -116,7 +116,7 @@ class Explorer:
         # A table is cached under the manifest's digest, so the files are checked against the manifest before it is made.
         records = load_table("records", self._checked_records, report_progress=on_progress)
         if predictions is not None:
-            answers = table.Answers(predictions)
+            answers = record_table.Answers(predictions)
             for field, column in zip(answers.fields, answers.columns(records), strict=True):
                 records = records.append_column(field, column)
         self._records, rejected_file = records, self.dataset.rejected_file
@@ -126,7 +126,7 @@ class Explorer:
 
     def _checked_records(self) -> pa.RecordBatchReader:
         verify.check_shards(self.opened)
-        return table.records(self.opened)
+        return record_table.records(self.opened)
 
     def _checked_rejected(self) -> pa.RecordBatchReader:
         verify.check_rows(self.opened)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from t5prep.dataset import table as tables
+from t5prep.dataset import record_table
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import OutputError, T5prepError, UsageError
 
@@ -71,7 +71,7 @@ def table(
         frame = t5prep.table("data/sample").read_pandas()
     """
     if not rejected:
-        return tables.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
+        return record_table.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError(
             "Rejected rows have neither a split nor predictions. Remove --split and --predictions.",
@@ -86,7 +86,7 @@ def table(
 
 def rejected_with_texts(rows: "SourceRows") -> pa.RecordBatchReader:
     """Return the rejected rows of a dataset with their texts, as `table` does. `rows` reads the dataset's source."""
-    schema = tables.rejected(rows.dataset).schema
+    schema = record_table.rejected(rows.dataset).schema
     for name in ("input", "target"):
         schema = schema.append(pa.field(name, pa.string()))
     return pa.RecordBatchReader.from_batches(schema, _with_texts(rows, schema))
@@ -101,7 +101,7 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
     import sqlite3  # imported here, because some Pythons are built without it
 
     rows_by_file = collections.defaultdict[str, array.array](lambda: array.array("q"))
-    for batch in tables.rejected(rows.dataset):
+    for batch in record_table.rejected(rows.dataset):
         for file, row in zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True):
             rows_by_file[file].append(row)
     with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as waiting:
@@ -122,7 +122,7 @@ def _with_texts(rows: "SourceRows", schema: pa.Schema) -> Iterator[pa.RecordBatc
                 code="output.temporary-folder-unwritable",
             ) from error
         find = "SELECT input, target FROM texts WHERE file = ? AND row = ?"
-        for batch in tables.rejected(rows.dataset):
+        for batch in record_table.rejected(rows.dataset):
             places = zip(batch["file"].to_pylist(), batch["row"].to_pylist(), strict=True)
             texts = [waiting.execute(find, row_key).fetchone() or (None, None) for row_key in places]
             columns = [pa.array(column_texts, pa.string()) for column_texts in zip(*texts, strict=True)]

@@ -12,7 +12,7 @@ from t5prep.options.fields import accepts, build
 from t5prep.options.models import EmbedOptions, EvaluateOptions, PredictOptions, RowOptions
 from t5prep.sources import Resolved, memory
 from t5prep.training import need_tensorflow
-from t5prep.training.predict.rows import INPUT, STDIN
+from t5prep.training.predict.prediction_inputs import INPUT, STDIN
 from t5prep.training.settings import config as configs
 from t5prep.training.settings.config import TrainConfig
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.training.data import device_feed, opening
+from t5prep.training.data import device_feed, open_datasets
 from t5prep.training.log import say
 from t5prep.training.model.lora import adapter_layouts
 from t5prep.training.model.switches import turned_off
@@ -87,7 +87,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
                 code="device.several-hosts",
             )
         compiling.check_batch(config, layout.replicas)
-        opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
+        opened = open_datasets.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
         manifests = [dataset_split.manifest for dataset_split in opened]
         checks.check_data(config, manifests)
         shape, initial = first_weights(config, opened[0].dataset.tokenizer, manifests)

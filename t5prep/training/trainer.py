@@ -15,7 +15,7 @@ from t5prep.io import gcs
 from t5prep.io import signals as io_signals
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.training.data import device_feed, opening
+from t5prep.training.data import device_feed, open_datasets
 from t5prep.training.evaluate.evaluator import Evaluation
 from t5prep.training.evaluate.validation import Validation
 from t5prep.training.log import RunLog, say
@@ -36,7 +36,7 @@ from t5prep.training.runtime.state import begin, put_weights, with_copies
 from t5prep.training.settings import checks
 from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
-from t5prep.training.step import memory
+from t5prep.training.step import memory_advice
 from t5prep.training.step.step import checkpoint_bytes, dtype_of, schedule_of, shape_of
 
 
@@ -82,7 +82,7 @@ def _train(
     layouts = compiling.layouts(config, open_devices)
     layout = next(layouts)
     hosts.check_places(config.out, *config.data)
-    opened = opening.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
+    opened = open_datasets.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
     manifests = [dataset_split.manifest for dataset_split in opened]
     checks.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)
@@ -160,11 +160,11 @@ def _train(
     )
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    device_memory = memory.DeviceMemory.by(layout, step.variables, batch=config.batch)
+    device_memory = memory_advice.DeviceMemory.by(layout, step.variables, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
     beginning.close()
     pushing = pushes or contextlib.nullcontext()
-    with Signals() as signals, pushing, writing as writer, memory.explained(config, device_memory):
+    with Signals() as signals, pushing, writing as writer, memory_advice.explained(config, device_memory):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, needs_metrics=due.log, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory

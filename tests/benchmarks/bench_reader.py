@@ -53,7 +53,7 @@ def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: 
     from t5prep.dataset import shard_files
     from t5prep.training.data import train_batches
     from t5prep.training.data.batches import Reading
-    from t5prep.training.data.opening import open_splits
+    from t5prep.training.data.open_datasets import open_splits
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), {"train": [records // shards] * shards}, length=LENGTH, every=shard_files.spacing(records))

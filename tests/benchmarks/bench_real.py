@@ -69,7 +69,7 @@ def write_batches(folder: Path, data: Path, model: Path) -> None:
     """Write what a run of SETTINGS is trained on and begins with: its batches, the validation rows, its first weights."""
     from t5prep.training.data import eval_batches
     from t5prep.training.data.batches import Reading
-    from t5prep.training.data.opening import open_splits
+    from t5prep.training.data.open_datasets import open_splits
     from t5prep.training.model.weights import for_classes, load_weights, save_weights
 
     opened = open_splits([str(data)], "train")

@@ -190,7 +190,7 @@ def search(rows: int, *, repeat_pattern: str) -> None:
     import pyarrow as pa
 
     from pipelines import flow, stages
-    from pipelines.local import Local
+    from pipelines.local_executor import Local
     from t5prep.preparation.near_duplicates import clusters, sketches
 
     settings = clusters.Search(sketches.choose_bands(112, 0.8), 0.7, drawn_by_id=True)

@@ -98,7 +98,7 @@ class Stopwatch:
 @functools.cache
 def _watched() -> Stopwatch:
     """Return a stopwatch that watches all stages of this process from now on."""
-    import pipelines.local  # noqa: F401 - before the watch begins
+    import pipelines.local_executor  # noqa: F401 - before the watch begins
 
     stopwatch = Stopwatch()
     for stage, (import_path, _) in STAGES.items():

@@ -110,12 +110,12 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "t5prep/preparation/source_rows.py": ("why", "table"),
     "t5prep/dataset/settings.py": ("prepare",),
     "t5prep/dataset/upload.py": ("upload",),
-    "t5prep/dataset/table.py": ("table",),
+    "t5prep/dataset/record_table.py": ("table",),
     "t5prep/tasks/filters": ("prepare", "filter"),
     "t5prep/tasks/corpora/text2text.py": ("prepare text2text",),
     "t5prep/training/embed": ("embed",),
-    "t5prep/training/predict/rows.py": ("predict", "embed"),
-    "t5prep/training/predict/files.py": ("predict",),
+    "t5prep/training/predict/prediction_inputs.py": ("predict", "embed"),
+    "t5prep/training/predict/answer_files.py": ("predict",),
     "t5prep/training/predict/predictions.py": ("predict",),
     "t5prep/options/generation.py": ("predict", "eval"),
     "t5prep/training/publish/export.py": ("export",),
@@ -130,13 +130,13 @@ RUN_BY: dict[str, tuple[str, ...]] = {
 NAMED_WITH_THEIR_OWNER = {
     "t5prep/preparation/earlier_datasets.py": {"--dedup-against"},
     # `prepare` changed the run's texts by --filter; `embed` gives an option of its own in place of --as-text.
-    "t5prep/training/predict/rows.py": {"--filter", "--as-text"},
+    "t5prep/training/predict/prediction_inputs.py": {"--filter", "--as-text"},
     "t5prep/options/generation.py": {"--answers"},  # of `predict` alone
     **{
         key: {"--filter"} for key in ("t5prep/tasks/filters/chain.py", "t5prep/tasks/filters/rules.py")
     },  # what is judged
     "t5prep/training/publish/export.py": {"--filter", "--no-deps"},
-    "t5prep/training/step/memory.py": {"--input-length"},
+    "t5prep/training/step/memory_advice.py": {"--input-length"},
     # With prepare one says what each file is; the other commands have one split to choose.
     "t5prep/reading/source_files.py": {"--skip-files", "--split-files", "--split"},
     # Of several sources, of pairs of files, and of files without an ending: only `prepare` has them.

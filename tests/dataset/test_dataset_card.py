@@ -14,7 +14,7 @@ from small_corpora import bytes_of, prepared, questions, write_csv
 
 import t5prep
 from t5prep.cli import main
-from t5prep.dataset import card, manifest, table, upload
+from t5prep.dataset import dataset_card, manifest, record_table, upload
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
     from huggingface_hub import DatasetCard
 
     dataset_manifest = manifest.load(data)
-    text = card.text(dataset_manifest)
+    text = dataset_card.text(dataset_manifest)
     header = DatasetCard(text).data.to_dict()
     assert header["task_categories"] == ["text-classification"]
     assert header["size_categories"] == ["n<1K"]
@@ -48,7 +48,7 @@ def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
 @pytest.mark.parametrize(("licence", "expected"), [("mit", "mit"), ("", ""), ("see Kaggle", "other")])
 def test_a_licence_is_the_hubs_name_of_it_or_other(data: Path, licence: str, expected: str) -> None:
     dataset_manifest = manifest.load(data)
-    text = card.text(
+    text = dataset_card.text(
         manifest.Manifest(**{**vars(dataset_manifest), "source": manifest.Source("a", "1", [], licence, "")})
     )
     header = YAML.safe_load(text.split("---")[1])
@@ -63,15 +63,15 @@ def test_a_card_of_push_is_removed_with_its_dataset_and_a_readme_of_the_user_sta
 ) -> None:
     original_files = bytes_of(data)
     upload.push(str(data), repo="me/questions")
-    assert card.is_ours((data / card.NAME).read_bytes())
+    assert dataset_card.is_ours((data / dataset_card.NAME).read_bytes())
     shutil.rmtree(data / "table")
     choices = {"tokenizer": "sample:", "input_length": 64, "layout": "ragged"}
     prepared(tmp_path / "rows.csv", data, **choices, fresh=True)
     assert bytes_of(data) == original_files
-    (data / card.NAME).write_text("# Mine\n")
+    (data / dataset_card.NAME).write_text("# Mine\n")
     prepared(tmp_path / "rows.csv", data, **choices, fresh=True)
     upload.push(str(data), repo="me/questions")
-    assert (data / card.NAME).read_text() == "# Mine\n"
+    assert (data / dataset_card.NAME).read_text() == "# Mine\n"
 
 
 def test_push_publishes_a_dataset_in_one_commit(data: Path, writable_hub: type[WritableHub]) -> None:  # noqa: F811
@@ -100,8 +100,10 @@ def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streamin
             splits = dict.fromkeys(odd, 0.2)
             prepared(tmp_path / "rows.csv", folder, tokenizer="sample:", input_length=64, splits=splits)
         for split in names:
-            table.write(t5prep.table(folder, splits=[split]), folder / card.table_of(split), compression="zstd")
-        (folder / card.NAME).write_text(card.text(manifest.load(folder)))
+            record_table.write(
+                t5prep.table(folder, splits=[split]), folder / dataset_card.table_of(split), compression="zstd"
+            )
+        (folder / dataset_card.NAME).write_text(dataset_card.text(manifest.load(folder)))
         loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), streaming=streaming)
         for split, rows in zip(names, loaded.values(), strict=True):
             assert list(rows) == t5prep.table(folder, splits=[split]).read_all().to_pylist()
@@ -132,6 +134,6 @@ def test_what_strangers_wrote_is_shown_by_the_card_as_it_stands(data: Path) -> N
         rejected={nasty: 1},
         warnings=[nasty],
     )
-    body = card.text(dataset_manifest).split(card.MARK)[1]
+    body = dataset_card.text(dataset_manifest).split(dataset_card.MARK)[1]
     assert body.count("&#60;img src=x&#62;") == 12
     assert not {"<img", "](http", "\n# ["} & {part for part in ("<img", "](http", "\n# [") if part in body}

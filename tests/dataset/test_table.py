@@ -25,7 +25,7 @@ from small_corpora import by_id, prepared, questions, records, rejected, write_c
 
 import t5prep
 from t5prep.cli import main
-from t5prep.dataset import manifest, shard_files, table, verify
+from t5prep.dataset import manifest, record_table, shard_files, verify
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, OutputError, UsageError
@@ -429,7 +429,7 @@ def test_three_formats_have_the_same_rows(data: Path, tmp_path: Path) -> None:
     assert [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()] == expected_rows
     with open(tmp_path / "t.csv", newline="") as file:
         assert [row["input"] for row in csv.DictReader(file)] == [row["input"] for row in expected_rows]
-    assert pq.read_schema(tmp_path / "t.parquet").field("split").type.equals(table._NAME)
+    assert pq.read_schema(tmp_path / "t.parquet").field("split").type.equals(record_table._NAME)
 
 
 def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp_path: Path) -> None:
@@ -446,14 +446,14 @@ def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp
 def test_a_table_removes_what_a_killed_one_left(data: Path, tmp_path: Path) -> None:
     (tmp_path / ".unfinished-t.csv-abcdefgh").write_bytes(b"half")
     (tmp_path / ".unfinished-other.csv-abcdefgh").write_bytes(b"half")
-    table.write(table.records(Dataset(data)), tmp_path / "t.csv")
+    record_table.write(record_table.records(Dataset(data)), tmp_path / "t.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-other.csv-abcdefgh", "t.csv"]
 
 
 def test_a_place_that_cannot_be_written_is_said_without_an_option_that_table_lacks(data: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with raises(OutputError, "output.unwritable"):
-        table.write(table.records(Dataset(data)), tmp_path / "file" / "t.csv")
+        record_table.write(record_table.records(Dataset(data)), tmp_path / "file" / "t.csv")
 
 
 def test_the_source_is_not_replaced(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ def test_a_rejected_row_without_a_reason_is_damage(
     (path,) = (tmp_path / "d").glob("rejected.jsonl*")
     path.write_text(f"{line}\n")
     with raises(DatasetError, *says):
-        table.rejected(Dataset(tmp_path / "d")).read_all()
+        record_table.rejected(Dataset(tmp_path / "d")).read_all()
 
 
 @pytest.fixture(scope="module")
@@ -599,7 +599,7 @@ def test_a_length_that_is_a_lie_takes_no_memory(tmp_path: Path, monkeypatch: pyt
     settings = dataclasses.replace(dataset_manifest.settings, input_length=1 << 20, target_length=1 << 20)
     dataset_manifest = dataclasses.replace(dataset_manifest, settings=settings).sealed()
     (tmp_path / "d" / manifest.NAME).write_text(dataset_manifest.dumps())
-    monkeypatch.setattr(table, "_MOST_IDS", 5000)  # and a few records at a time, as if one of them were large
+    monkeypatch.setattr(record_table, "_MOST_IDS", 5000)  # and a few records at a time, as if one of them were large
     tracemalloc.start()
     try:
         read = t5prep.table(tmp_path / "d").read_all().to_pylist()

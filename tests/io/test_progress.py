@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.local import LocalProgress
+from pipelines.local_executor import LocalProgress
 from t5prep.io import progress
 from t5prep.io.progress import Progress
 from t5prep.preparation.record_counts import Counts

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by 
 
 from small_corpora import bytes_of, prepared
 
-from pipelines import local, pool, sorting
+from pipelines import local_executor, pool, sorting
 from t5prep.dataset.verify import verify
 from t5prep.preparation import memory_budget
 from t5prep.preparation.near_duplicates import clusters
@@ -47,7 +47,7 @@ def corpus(folder: Path, *, blocks: int) -> int:
 
 def run(rows: str, out: str, block_bytes: int, blocks: int, dedup: str) -> None:
     """Prepare the rows in blocks of so many bytes, by two processes; what is compared is in many files."""
-    local.HELD_BYTES = 4096
+    local_executor.HELD_BYTES = 4096
     clusters.Search.plan = staticmethod(functools.partial(clusters.Search.plan, range_bytes=8192, group_bytes=8192))
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
     sorting.FAN_IN = FAN_IN

@@ -24,7 +24,7 @@ from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines, estimates, pool
 from pipelines import prepare as preparing
-from pipelines.local import LocalProgress
+from pipelines.local_executor import LocalProgress
 from pipelines.steps import Hashed, in_runs
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.preparation import shards

@@ -25,9 +25,9 @@ from t5prep import sources
 from t5prep.cli import main
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.sources import sample
-from t5prep.tokens import audit, huggingface_files, loading, training
+from t5prep.tokens import audit, huggingface_files, loading, tokenizer_training
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.tokens.training import Drawing
+from t5prep.tokens.tokenizer_training import Drawing
 
 ROWS = csv.DictReader(io.StringIO(sample.rows().decode(), newline=""))
 LINES = [line.strip() for row in list(ROWS)[:300] for line in row["Body"].splitlines() if line.strip()]
@@ -46,7 +46,7 @@ def run(*args: str) -> tuple[int, str]:
 
 
 def test_t5s_conventions():
-    tokenizer = Tokenizer(training.train(LINES, vocab_size=400), name="new")
+    tokenizer = Tokenizer(tokenizer_training.train(LINES, vocab_size=400), name="new")
     assert [tokenizer.piece(id) for id in range(3)] == ["<pad>", "</s>", "<unk>"]
     assert (tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.processor.bos_id()) == (0, 1, 2, -1)
     assert (tokenizer.vocab_size, tokenizer.size, tokenizer.padded_size) == (400, 500, 512)
@@ -56,11 +56,11 @@ def test_t5s_conventions():
 
 
 def test_options_of_training():
-    plain = Tokenizer(training.train(LINES, vocab_size=1500), name="plain")
-    digits = Tokenizer(training.train(LINES, vocab_size=1500, split_digits=True), name="digits")
+    plain = Tokenizer(tokenizer_training.train(LINES, vocab_size=1500), name="plain")
+    digits = Tokenizer(tokenizer_training.train(LINES, vocab_size=1500, split_digits=True), name="digits")
     assert len(plain.encode("2020")) < 4
     assert digits.processor.encode("2020", out_type=str)[-4:] == ["2", "0", "2", "0"]
-    full = Tokenizer(training.train(LINES, vocab_size=700, byte_fallback=True), name="bytes")
+    full = Tokenizer(tokenizer_training.train(LINES, vocab_size=700, byte_fallback=True), name="bytes")
     assert full.unk_id not in full.encode("☃ Ω")
     assert full.decode(full.encode("☃ Ω")) == "☃ Ω"
 
@@ -76,7 +76,7 @@ def test_options_of_training():
 )
 def test_a_vocabulary_that_cannot_be_had(size: int, message: tuple[str, ...]):
     with raises(UsageError, *message):
-        training.train(LINES, vocab_size=size)
+        tokenizer_training.train(LINES, vocab_size=size)
 
 
 @pytest.mark.extra("seeds")
@@ -90,9 +90,9 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
         for line in (shared_data / name).read_text(encoding="utf-8").split("\n")
     ]
     drawing = Drawing(1500, seed=0)
-    drawing.add(line for text in texts for line in training.lines_of(text))
+    drawing.add(line for text in texts for line in tokenizer_training.lines_of(text))
     lines = drawing.lines()
-    model = training.train(lines, vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
+    model = tokenizer_training.train(lines, vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
     tokenizer = Tokenizer(model, name="new")
     huggingface_files.write(tmp_path, tokenizer, config={"model_type": "t5", "d_model": 64})
     auto = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
@@ -253,7 +253,7 @@ def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
     interrupt = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     with pytest.raises(KeyboardInterrupt):
-        train_tokenizer._run_apart(functools.partial(training.train, lines, vocab_size=32_000))
+        train_tokenizer._run_apart(functools.partial(tokenizer_training.train, lines, vocab_size=32_000))
     assert not multiprocessing.active_children()
 
 

@@ -13,8 +13,8 @@ from raised import raises
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
+from t5prep.planning import batch_search, lengths, planner, report
 from t5prep.planning import compiled as compiled_module
-from t5prep.planning import lengths, planner, report, search
 from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.lengths import Shape
@@ -52,7 +52,7 @@ def arithmetic(state: float, row: float, *, remat: float = 0.25):
 @pytest.mark.parametrize("start", [1, 8, 512])
 def test_the_largest_batch_is_found_in_a_few_compilations(state, row, start):
     ask, questions = arithmetic(state, row)
-    answer = search.largest_batch(a_question(batch=start), compile_question=ask)
+    answer = batch_search.largest_batch(a_question(batch=start), compile_question=ask)
     max_rows = int((CHIPS["v5e"].hbm_bytes / GIB - state) / row)
     assert answer is not None
     assert answer.fits
@@ -62,14 +62,14 @@ def test_the_largest_batch_is_found_in_a_few_compilations(state, row, start):
 
 def test_accumulated_batches_stay_whole_and_nothing_may_fit():
     ask, _ = arithmetic(1, 1)
-    answer = search.largest_batch(a_question(accumulate=4), compile_question=ask)
+    answer = batch_search.largest_batch(a_question(accumulate=4), compile_question=ask)
     assert answer.question.rows % 4 == 0
     ask, _ = arithmetic(20, 1)
-    assert search.largest_batch(a_question(), compile_question=ask) is None
+    assert batch_search.largest_batch(a_question(), compile_question=ask) is None
 
 
 def words(question, ask):
-    return [advice.words for advice in search.advise(question, compile_question=ask)]
+    return [advice.words for advice in batch_search.advise(question, compile_question=ask)]
 
 
 def test_advice_comes_in_the_order_of_its_cost_and_only_where_it_fits():
@@ -103,7 +103,7 @@ def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_
     on_v2 = dataclasses.replace(question, tpu=parse("v2"))
     assert words(on_v2, ask)[0] == "--set optimizer=adafactor --set remat=true"
     questions.clear()
-    assert search.largest_batch(on_v2, compile_question=ask) is None
+    assert batch_search.largest_batch(on_v2, compile_question=ask) is None
     assert len(questions) == 1
 
 
@@ -311,8 +311,8 @@ def test_a_dry_run_asks_what_training_would_and_training_remembers_it(tiny, tmp_
     monkeypatch.setitem(CHIPS, "v5e", small)
     monkeypatch.setattr(compiled_module, "_run", lambda *_, **__: {})
     monkeypatch.setattr(compiled_module, "_read", lambda *_, **__: Compiled(fits=False, hbm_bytes=12 * GIB))
-    monkeypatch.setattr(search, "largest_batch", lambda question, **_: None)
-    monkeypatch.setattr(search, "advise", lambda question, **_: iter(()))
+    monkeypatch.setattr(batch_search, "largest_batch", lambda question, **_: None)
+    monkeypatch.setattr(batch_search, "advise", lambda question, **_: iter(()))
     result = train("--dry-run", *arguments)
     assert result.exit_code == 0, result.output
     assert "DOES NOT FIT" in result.stdout

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from raised import raises
 from small_corpora import bytes_of, prepared, questions, write_csv
 
-from pipelines.local import LocalProgress
+from pipelines.local_executor import LocalProgress
 from t5prep import cli
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify

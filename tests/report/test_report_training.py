@@ -16,7 +16,7 @@ from small_corpora import prepared, questions, write_csv
 from t5prep import report
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
-from t5prep.report import training
+from t5prep.report import training_report
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.settings import config
 
@@ -169,16 +169,16 @@ def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, message: str
 
 def test_a_step_measured_twice_is_drawn_once() -> None:
     """A run goes on from a checkpoint and measures again the steps after it: what it measured last counts."""
-    lines = [training._Line(step, {"loss": loss}, "") for step, loss in ((10, 4.0), (20, 3.0), (20, 2.5))]
-    assert training._curves(lines, split="validation") == {"loss": {"training": ([10, 20], [4.0, 2.5])}}
+    lines = [training_report._Line(step, {"loss": loss}, "") for step, loss in ((10, 4.0), (20, 3.0), (20, 2.5))]
+    assert training_report._curves(lines, split="validation") == {"loss": {"training": ([10, 20], [4.0, 2.5])}}
 
 
 def test_a_loss_that_fell_far_can_be_read_at_its_end() -> None:
-    far = training._render_chart("loss", {"training": ([1, 2, 3], [9.0, 0.3, 0.2])})
-    near = training._render_chart("loss", {"training": ([1, 2, 3], [3.0, 2.0, 1.0])})
+    far = training_report._render_chart("loss", {"training": ([1, 2, 3], [9.0, 0.3, 0.2])})
+    near = training_report._render_chart("loss", {"training": ([1, 2, 3], [3.0, 2.0, 1.0])})
     assert {">0.2<", ">0.5<", ">1<", ">5<"} <= set(re.findall(r">[\d.]+<", far))
     assert ">0.5<" not in near
-    assert "<svg" in training._render_chart("loss", {"training": ([1, 2], [9.0, 0.0])})
+    assert "<svg" in training_report._render_chart("loss", {"training": ([1, 2], [9.0, 0.0])})
 
 
 def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> None:
@@ -189,12 +189,14 @@ def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> Non
 
 def test_accuracy_of_tokens_and_of_classes_are_two_panels() -> None:
     """Training counts tokens, an evaluation counts classes: 0.95 beside 0.67 in one panel would compare them."""
-    lines = [training._Line(step, {"accuracy": 0.9 + step / 1000}, "") for step in (10, 20)]
+    lines = [training_report._Line(step, {"accuracy": 0.9 + step / 1000}, "") for step in (10, 20)]
     lines += [
-        training._Line(step, {"validation_accuracy": step / 30, "validation_token_accuracy": 0.8 + step / 1000}, "")
+        training_report._Line(
+            step, {"validation_accuracy": step / 30, "validation_token_accuracy": 0.8 + step / 1000}, ""
+        )
         for step in (10, 20)
     ]
-    curves = training._curves(lines, split="validation")
+    curves = training_report._curves(lines, split="validation")
     assert list(curves) == ["accuracy", "token_accuracy"]
     assert list(curves["accuracy"]) == ["evaluation"]
     assert sorted(curves["token_accuracy"]) == ["evaluation", "training"]
@@ -247,6 +249,8 @@ def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
 
 def test_pages_and_questions_to_plan_need_no_tensorflow() -> None:
     """`make prep` writes a page in an environment that has none."""
-    code = "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training, t5prep.planning.question"
+    code = (
+        "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training_report, t5prep.planning.question"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

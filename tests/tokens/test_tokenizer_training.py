@@ -5,8 +5,8 @@ import collections
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5prep.tokens import training
-from t5prep.tokens.training import LONGEST_LINE_BYTES, Drawing
+from t5prep.tokens import tokenizer_training
+from t5prep.tokens.tokenizer_training import LONGEST_LINE_BYTES, Drawing
 
 
 def draw(lines, *, max_lines, seed=0):
@@ -55,12 +55,12 @@ def test_every_line_is_as_likely_and_another_seed_draws_others():
 
 @given(st.text(st.sampled_from("aé𝄞 \n\t"), max_size=40_000))
 def test_lines_are_cut_and_nothing_is_lost(text):
-    lines = list(training.lines_of(text))
+    lines = list(tokenizer_training.lines_of(text))
     assert all(0 < len(line.encode()) <= LONGEST_LINE_BYTES for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
 def test_a_long_line_is_cut_at_spaces():
     words = "word " * 3000
-    assert {word for line in training.lines_of(words) for word in line.split()} == {"word"}
-    assert [len(line) for line in training.lines_of("é" * 5000)] == [2096, 2096, 808]
+    assert {word for line in tokenizer_training.lines_of(words) for word in line.split()} == {"word"}
+    assert [len(line) for line in tokenizer_training.lines_of("é" * 5000)] == [2096, 2096, 808]

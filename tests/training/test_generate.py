@@ -18,9 +18,9 @@ from raised import raises
 from t5prep.errors import UsageError
 from t5prep.options.generation import Generation
 from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.model.decoding import FORBIDDEN, most_likely
+from t5prep.training.model.beam_search import generate, search
+from t5prep.training.model.cached_decoder import FORBIDDEN, most_likely
 from t5prep.training.model.forward import forward
-from t5prep.training.model.search import generate, search
 from t5prep.training.model.weights import random_weights, save_weights
 from t5prep.training.predict.device import answers_on_rows
 from t5prep.training.runtime.devices import open_layout

@@ -10,7 +10,7 @@ from torch_t5 import FAMILIES, draw, draw_batch
 
 from t5prep.errors import UsageError
 from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.model.decoding import Decoder, reorder_cache
+from t5prep.training.model.cached_decoder import Decoder, reorder_cache
 from t5prep.training.model.forward import forward
 from t5prep.training.model.layers import Dropout
 from t5prep.training.model.positions import relative_bias, relative_buckets

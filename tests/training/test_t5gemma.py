@@ -14,8 +14,8 @@ from torch_t5gemma import LENGTH, MODELS
 
 from t5prep.errors import UsageError
 from t5prep.training.model.architecture import config_of, read_config
+from t5prep.training.model.beam_search import generate
 from t5prep.training.model.forward import forward
-from t5prep.training.model.search import generate
 from t5prep.training.model.t5gemma import T5GemmaConfig
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import load_config, load_weights, random_weights, save_weights

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import toy_runs
 
-from t5prep.training.data import device_feed, opening, train_batches
+from t5prep.training.data import device_feed, open_datasets, train_batches
 from t5prep.training.model.forward import token_mask, with_mask
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.settings.padding import Padding
@@ -37,7 +37,7 @@ def test_packed_rows_are_masked_by_their_segments():
 def test_a_batch_is_sent_without_its_mask(tmp_path):
     data = toy_runs.classes(tmp_path / "classes")
     config = toy_runs.config(data, "tiny", tmp_path / "run")
-    opened = opening.open_splits([data], "train")
+    opened = open_datasets.open_splits([data], "train")
     sent = next(device_feed.device_batches(opened, config, layout=open_layout(), start_step=0))
     assert set(sent) == {"input_ids", "labels"}
     read = next(train_batches(data, global_batch=config.batch, seed=config.seed).as_numpy_iterator())

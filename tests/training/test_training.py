@@ -165,11 +165,11 @@ def test_a_saved_model_takes_ids_and_gives_ids(finished_run: trainer.Result, dat
     """A SavedModel gives the evaluation's answers in TensorFlow alone."""
     export.export_saved_model(finished_run.run, out=str(tmp_path / "saved"))
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
-    from t5prep.training.data import eval_batches, opening
+    from t5prep.training.data import eval_batches, open_datasets
 
     best = run.open_model(finished_run.run)
     answers = []
-    for batch in eval_batches(opening.open_split(Dataset(data), "validation"), batch=5):
+    for batch in eval_batches(open_datasets.open_split(Dataset(data), "validation"), batch=5):
         ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
         assert best.tokenizer
         for id, row in zip(batch["id"], ids, strict=True):
@@ -201,14 +201,14 @@ json.dump(out, open(sys.argv[3], "w"))
 @pytest.mark.slow
 def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_path: Path) -> None:
     """From a text to an answer of several tokens, by the exported tokenizer and model on the validation split."""
-    from t5prep.training.data import eval_batches, opening
+    from t5prep.training.data import eval_batches, open_datasets
 
     data = toy_runs.sentences(toys / "sentences")
     long = {"steps": 150, "eval_every": 150, "log_every": 50}
     config = toy_runs.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     result = trainer.train(config)
     export.export_hf(result.run, out=str(tmp_path / "exported"))
-    read = eval_batches(opening.open_split(Dataset(data), "validation"), batch=1)
+    read = eval_batches(open_datasets.open_split(Dataset(data), "validation"), batch=1)
     rows = [row for batch in read for row in batch["input_ids"].tolist()]
     words = run.open_model(result.run).tokenizer
     assert words

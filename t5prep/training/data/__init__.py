@@ -13,7 +13,7 @@ import tensorflow as tf
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.training.data import tensorflow_rows
 from t5prep.training.data.batches import Host, Reading, WholeSplit, read_ahead
-from t5prep.training.data.opening import open_splits
+from t5prep.training.data.open_datasets import open_splits
 from t5prep.training.model.forward import with_mask
 from t5prep.training.settings.config import Lengths
 from t5prep.training.settings.padding import Padding

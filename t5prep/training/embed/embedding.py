@@ -26,15 +26,15 @@ from t5prep.sources import Resolved
 from t5prep.tokens import loading
 from t5prep.training.embed import sentence_recipe
 from t5prep.training.embed.sentence_recipe import SentenceRecipe
-from t5prep.training.embed.shards import Entry, Folder, name_of
+from t5prep.training.embed.vector_files import Entry, Folder, name_of
 from t5prep.training.embed.vectors import Encoder
 from t5prep.training.log import say
 from t5prep.training.model.architecture import EncoderConfig
 from t5prep.training.model.weight_layout import of_encoder
 from t5prep.training.model.weights import fingerprint
-from t5prep.training.predict import rows as rows_of
+from t5prep.training.predict import prediction_inputs
+from t5prep.training.predict.prediction_inputs import Question, Rows
 from t5prep.training.predict.predictor import WINDOW, bucket
-from t5prep.training.predict.rows import Question, Rows
 from t5prep.training.published.safetensors_file import BYTES
 from t5prep.training.published.stored import DTYPES
 from t5prep.training.run import run
@@ -101,9 +101,9 @@ class Embedding:
         recipe = sentence_recipe.read(files) if files else None
         output, self._recipe = _choose(model, recipe, options.vectors)
         opened = run.open_model(files or model, checkpoint=options.model.checkpoint, encoder=True)
-        manifest = rows_of.choose(opened.manifests, name=options.rows.task)
-        texts = options.column or ("" if manifest else rows_of.INPUT)
-        question_builder = rows_of.question_builder_of(opened, manifest, options.rows, column=texts)
+        manifest = prediction_inputs.choose(opened.manifests, name=options.rows.task)
+        texts = options.column or ("" if manifest else prediction_inputs.INPUT)
+        question_builder = prediction_inputs.question_builder_of(opened, manifest, options.rows, column=texts)
         make = question_builder.to_inputs
         if chosen_recipe := self._recipe:
             question_builder = dataclasses.replace(

@@ -20,7 +20,7 @@ from t5prep.training.run.run import Model
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.programs import Program, rows_program
-from t5prep.training.runtime.rows import on_rows
+from t5prep.training.runtime.row_programs import on_rows
 from t5prep.training.runtime.state import put_weights
 from t5prep.training.step.step import OF_LAYERS, dtype_of
 

@@ -33,7 +33,7 @@ from t5prep.training.model.entries import class_order
 from t5prep.training.model.forward import forward, with_mask
 from t5prep.training.predict.device import answers_on_rows, uniform
 from t5prep.training.runtime.layout import Layout
-from t5prep.training.runtime.rows import Rows, on_rows, run_batches
+from t5prep.training.runtime.row_programs import Rows, on_rows, run_batches
 from t5prep.training.settings.padding import Padding
 
 _Entry = TypeVar("_Entry", bound=tuple[float, int, list[int]])

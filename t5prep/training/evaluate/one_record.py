@@ -19,7 +19,7 @@ from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, paths
 from t5prep.options.models import EvaluateOptions
-from t5prep.training.data import device_feed, opening
+from t5prep.training.data import device_feed, open_datasets
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.evaluate import splits
 from t5prep.training.evaluate.evaluator import Prediction
@@ -96,7 +96,7 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
             dataset.folder if mine else splits.place_of(str(entry["uri"]), name)
             for entry, mine in zip(state.data, of_record, strict=True)
         ]
-        opened = opening.open_splits(places, split)
+        opened = open_datasets.open_splits(places, split)
         steps = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
     with atomic_files.temporary_folder() as folder:
         with paths.opened(dataset.path_of(shard)) as file:

@@ -13,7 +13,7 @@ from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.options.fields import changed
 from t5prep.options.models import EvaluateOptions, ModelOptions
-from t5prep.training.data.opening import open_split
+from t5prep.training.data.open_datasets import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.predict.device import check_generates

@@ -10,7 +10,7 @@ from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import UsageError
 from t5prep.options.generation import Generation
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.training.data.opening import open_split
+from t5prep.training.data.open_datasets import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.model.architecture import Config

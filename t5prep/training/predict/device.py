@@ -17,13 +17,13 @@ from t5prep.options.generation import Generation
 from t5prep.options.models import ModelOptions
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import Config, ModelConfig
+from t5prep.training.model.beam_search import search
 from t5prep.training.model.forward import forward, with_mask
-from t5prep.training.model.search import search
 from t5prep.training.objectives import HeadObjective
 from t5prep.training.run.run import Model, weight_bytes
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
-from t5prep.training.runtime.rows import OnRows, on_rows
+from t5prep.training.runtime.row_programs import OnRows, on_rows
 from t5prep.training.runtime.state import put_weights
 from t5prep.training.settings.padding import OF_T5, Padding
 from t5prep.training.step.step import dtype_of

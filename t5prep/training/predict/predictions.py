@@ -17,10 +17,10 @@ from t5prep.options.models import PredictOptions
 from t5prep.sources import Resolved
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import fingerprint
-from t5prep.training.predict import rows
-from t5prep.training.predict.files import AnswerFile, Writer, finished_counts, of_name
+from t5prep.training.predict import prediction_inputs
+from t5prep.training.predict.answer_files import AnswerFile, Writer, finished_counts, of_name
+from t5prep.training.predict.prediction_inputs import Rows
 from t5prep.training.predict.predictor import Answer, Predictor
-from t5prep.training.predict.rows import Rows
 from t5prep.training.run import run
 
 
@@ -104,8 +104,8 @@ class Predictions:
             _resolve_source(source, include=()) if isinstance(source, str) and ":" not in source else source
         )
         self.opened = run.open_model(model, checkpoint=options.model.checkpoint)
-        manifest = rows.choose(self.opened.manifests, name=options.rows.task)
-        question_builder = rows.question_builder_of(self.opened, manifest, options.rows)
+        manifest = prediction_inputs.choose(self.opened.manifests, name=options.rows.task)
+        question_builder = prediction_inputs.question_builder_of(self.opened, manifest, options.rows)
         if isinstance(resolved_source, str) or Path(resolved_source.uri).is_dir():
             resolved_source = _resolve_source(
                 resolved_source if isinstance(resolved_source, str) else resolved_source.uri,

@@ -22,7 +22,7 @@ from t5prep.training.objectives import HeadObjective
 from t5prep.training.predict import long_texts
 from t5prep.training.predict.device import Device, check_generates
 from t5prep.training.predict.long_texts import Parts
-from t5prep.training.predict.rows import Question, QuestionBuilder
+from t5prep.training.predict.prediction_inputs import Question, QuestionBuilder
 from t5prep.training.run import run
 
 # Batches in a window. The rows of a window are sorted by length, and its answers are written together. A killed run resumes at

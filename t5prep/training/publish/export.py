@@ -20,11 +20,11 @@ from t5prep.tokens import featurizer, huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.model.search import generate
+from t5prep.training.model.beam_search import generate
 from t5prep.training.model.weight_layout import of_head
 from t5prep.training.model.weights import finite, save_weights
 from t5prep.training.predict.predictor import answer_length
-from t5prep.training.publish import card
+from t5prep.training.publish import model_card
 from t5prep.training.run import adapters, run
 
 # Rows that a SavedModel generates in one batch; its program needs static shapes.
@@ -71,7 +71,7 @@ def export_hf(model: str, *, out: str, options: ExportOptions = ExportOptions())
             atomic_files.write_whole(folder / f"manifest-{number}.json", dataset.dumps().encode())
         for copy, content in run.copies_of(opened):
             atomic_files.write_whole(folder / copy, content)
-        readme = card.model_card(opened, name=Path(out).absolute().name, licence=options.license)
+        readme = model_card.model_card(opened, name=Path(out).absolute().name, licence=options.license)
         atomic_files.write_whole(folder / "README.md", readme.encode())
         if opened.adapter:
             adapters.write(folder, opened.adapter, base=base, dtype=dtype)
@@ -157,7 +157,7 @@ def _base_for_others(opened: run.Model) -> str:
             f"The adapters of {opened.name} depend on {alone}. Export a whole model with --merge.",
             code="weights.private-base",
         )
-    return str(Path(base).absolute()) if Path(base).exists() else card.base_model(opened) or base
+    return str(Path(base).absolute()) if Path(base).exists() else model_card.base_model(opened) or base
 
 
 def _write_json(path: Path, value: JSONObject) -> None:

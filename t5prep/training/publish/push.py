@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from t5prep.dataset.card import literal
+from t5prep.dataset.dataset_card import literal
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, uploads
 

@@ -35,7 +35,7 @@ from t5prep.training.runtime.programs import Program, step_program
 from t5prep.training.runtime.state import Arrays, Step, StepResult, Variables
 from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
-from t5prep.training.step import memory
+from t5prep.training.step import memory_advice
 
 MOST_KEPT = 64  # cached programs in a folder; the oldest are deleted first
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -309,8 +309,8 @@ def compile_step(
             try:
                 programs[inputs, targets] = compile_program(lowered.program, cache_path=cache_path, say=say)
             except DoesNotFitError as error:
-                device_memory = memory.DeviceMemory.by(layout, lowered.variables, batch=config.batch)
-                refusal, narrower = memory.sentence(error.reason, config, device_memory), layout
+                device_memory = memory_advice.DeviceMemory.by(layout, lowered.variables, batch=config.batch)
+                refusal, narrower = memory_advice.sentence(error.reason, config, device_memory), layout
                 break
             say(f"The step is compiled ({duration(time.monotonic() - since)}).")
         else:

@@ -15,7 +15,7 @@ from toy_dataset import write
 from t5prep.dataset import tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError
-from t5prep.training.data import batches, eval_batches, opening, tensorflow_rows, train_batches
+from t5prep.training.data import batches, eval_batches, open_datasets, tensorflow_rows, train_batches
 
 STEPS = 30
 
@@ -26,7 +26,7 @@ def both(data, **options):
     tensors = train_batches(data, masks=False, **options).take(STEPS).as_numpy_iterator()
     host = batches.Host(options.pop("host", 0), options.pop("hosts", 1))
     start = options.pop("start_step")
-    arrays = batches.Reading(opening.open_splits(data, "train"), host=host, **options).batches(start)
+    arrays = batches.Reading(open_datasets.open_splits(data, "train"), host=host, **options).batches(start)
     return list(itertools.islice(arrays, STEPS)), list(tensors)
 
 
@@ -64,7 +64,7 @@ def test_arrays_of_a_mixture_and_of_hosts(tmp_path):
 def test_no_reader_reuses_the_memory_of_a_batch(tmp_path, buckets):
     """On a CPU, jax may use the memory of an array instead of a copy, also after the reader has made the next batches."""
     write(tmp_path, {"train": [250, 50], "validation": [90]}, layout="ragged", length=16, every=4, measured=True)
-    training, validation = (opening.open_splits([str(tmp_path)], split) for split in ("train", "validation"))
+    training, validation = (open_datasets.open_splits([str(tmp_path)], split) for split in ("train", "validation"))
     reading = batches.Reading(training, global_batch=6, seed=3, buckets=buckets)
     for reader in (itertools.islice(reading.batches(), STEPS), eval_batches(validation[0], batch=6)):
         copied_batches = [(batch, {name: rows.copy() for name, rows in batch.items()}) for batch in reader]
@@ -78,7 +78,7 @@ def test_no_reader_reuses_the_memory_of_a_batch(tmp_path, buckets):
 def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
     """Its checksum is right, and it is no record."""
     write(tmp_path, {"train": [6]}, every=8)
-    opened = opening.open_split(Dataset(str(tmp_path)), "train")
+    opened = open_datasets.open_split(Dataset(str(tmp_path)), "train")
     shard = tmp_path / "train.tfrecord-00000-of-00001"
     size = int.from_bytes(shard.read_bytes()[:8], "little")
     shard.write_bytes(records_in_python.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])

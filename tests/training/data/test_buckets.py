@@ -11,7 +11,7 @@ from toy_dataset import write
 
 from t5prep.errors import T5prepError, UsageError
 from t5prep.training.data import batches, device_feed, tensorflow_rows, train_batches
-from t5prep.training.data.opening import open_splits
+from t5prep.training.data.open_datasets import open_splits
 from t5prep.training.settings import config as configs
 
 COUNTS = [61, 70, 55]

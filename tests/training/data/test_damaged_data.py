@@ -10,7 +10,7 @@ from toy_dataset import write
 
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, UsageError
-from t5prep.training.data import eval_batches, opening
+from t5prep.training.data import eval_batches, open_datasets
 from t5prep.training.data.batches import Reading
 from t5prep.training.model.architecture import EncoderConfig, ModelConfig, read_config
 
@@ -32,9 +32,11 @@ def test_an_altered_shard_is_a_sentence_that_names_what_finds_it(tmp_path: Path,
 def _read(data: str, split: str) -> None:
     """Read some batches of a split."""
     if split == "train":
-        list(itertools.islice(Reading(opening.open_splits([data], "train"), global_batch=4, seed=0).batches(), 20))
+        list(
+            itertools.islice(Reading(open_datasets.open_splits([data], "train"), global_batch=4, seed=0).batches(), 20)
+        )
     else:
-        list(eval_batches(opening.open_split(Dataset(data), split), batch=4))
+        list(eval_batches(open_datasets.open_split(Dataset(data), split), batch=4))
 
 
 @pytest.mark.parametrize("value", [10**9, 1 << 40, -1, 0, 1.5, True])

@@ -10,7 +10,7 @@ from toy_dataset import INPUT, SHA, TARGET, write
 from t5prep.dataset.manifest import Feature
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, T5prepError, UsageError
-from t5prep.training.data import eval_batches, opening, train_batches
+from t5prep.training.data import eval_batches, open_datasets, train_batches
 
 COUNTS = [19, 23, 0, 17, 31, 11]
 
@@ -46,7 +46,7 @@ def test_batches_are_what_a_step_needs(tmp_path, layout):
 @pytest.mark.parametrize(("batch", "limit"), [(4, 0), (11, 0), (5, 9)])
 def test_evaluation_reads_every_record_once(tmp_path, layout, batch, limit):
     write(tmp_path, {"validation": [5, 0, 6]}, layout=layout)
-    opened, tokens = opening.open_split(Dataset(str(tmp_path)), "validation"), []
+    opened, tokens = open_datasets.open_split(Dataset(str(tmp_path)), "validation"), []
     steps = list(eval_batches(opened, batch=batch, limit=limit))
     assert len(steps) == -(-(limit or 11) // batch)
     for step in steps:
@@ -73,7 +73,7 @@ def test_features_that_are_missing_or_of_an_absurd_shape_are_one_sentence(tmp_pa
         features["input_ids"] = Feature("int64", shape)
     (tmp_path / "manifest.json").write_text(dataclasses.replace(manifest, features=features).sealed().dumps())
     with raises(T5prepError, "dataset.invalid-manifest") as error:
-        opening.open_split(Dataset(str(tmp_path)), "train")
+        open_datasets.open_split(Dataset(str(tmp_path)), "train")
     assert len(str(error.value).splitlines()) == 1
 
 
@@ -109,7 +109,7 @@ REFUSED = [
 @pytest.mark.parametrize(("spoil", "options", "message"), REFUSED, ids=[row[2][-1] for row in REFUSED])
 def test_what_cannot_be_trained_on_is_refused_before_a_step(tmp_path, spoil, options, message):
     write(tmp_path, {"train": [4, 4], "empty": [0]})
-    opening.open_split(Dataset(str(tmp_path)), "train", tokenizer=SHA)
+    open_datasets.open_split(Dataset(str(tmp_path)), "train", tokenizer=SHA)
     spoil(tmp_path)
     with raises(T5prepError, *message):
         train_batches(str(tmp_path), **({"global_batch": 8, "seed": 0} | options))
@@ -148,7 +148,7 @@ def test_a_damaged_record_is_an_error_of_the_dataset_and_not_of_tensorflow(tmp_p
 
 def test_a_dataset_may_be_named_by_its_manifest(tmp_path):
     write(tmp_path, {"train": [4, 4]})
-    (by_folder,) = opening.open_splits([str(tmp_path)], "train")
-    (by_manifest,) = opening.open_splits([str(tmp_path / "manifest.json")], "train")
+    (by_folder,) = open_datasets.open_splits([str(tmp_path)], "train")
+    (by_manifest,) = open_datasets.open_splits([str(tmp_path / "manifest.json")], "train")
     assert by_manifest.paths == by_folder.paths
     assert next(iter(train_batches(str(tmp_path / "manifest.json"), global_batch=2, seed=0)))["labels"].shape[0] == 2

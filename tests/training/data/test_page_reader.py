@@ -12,7 +12,7 @@ from toy_dataset import INPUT, write
 from t5prep.dataset import tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError
-from t5prep.training.data import opening, page_reader, train_batches
+from t5prep.training.data import open_datasets, page_reader, train_batches
 from t5prep.training.data.batches import Reading
 from t5prep.training.data.features import RecordDecoder
 
@@ -117,13 +117,13 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
     monkeypatch.setattr(RecordDecoder, "__call__", note)
     batches = train_batches(str(tmp_path), global_batch=32, seed=0, start_step=start)
     next(iter(batches.as_numpy_iterator()))
-    split = opening.open_split(Dataset(str(tmp_path)), "train")
+    split = open_datasets.open_split(Dataset(str(tmp_path)), "train")
     assert 0 < before_a_batch[0] <= 0.05 * sum(shard.bytes for shard in split.shards)
 
 
 def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
     monkeypatch.setattr(page_reader, "_OPEN_FILES", 2)
-    reader = page_reader.PageReader(opening.open_split(Dataset(data), "train"))
+    reader = page_reader.PageReader(open_datasets.open_split(Dataset(data), "train"))
     pages = np.arange(len(reader.sizes))
     for _ in range(2):
         read = reader.records(pages, np.zeros_like(pages))
@@ -150,7 +150,7 @@ def test_what_was_altered_is_one_sentence(tmp_path, spoil, message):
     write(tmp_path, {"train": [6]}, every=8)
     spoil(tmp_path)
     with raises(DatasetError, *message) as error:
-        next(Reading(opening.open_splits([str(tmp_path)], "train"), global_batch=2, seed=0).batches())
+        next(Reading(open_datasets.open_splits([str(tmp_path)], "train"), global_batch=2, seed=0).batches())
     assert len(str(error.value).splitlines()) == 1
 
 

@@ -9,7 +9,7 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.upload import upload
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
-from t5prep.training.data import eval_batches, opening, train_batches
+from t5prep.training.data import eval_batches, open_datasets, train_batches
 from t5prep.training.data.batches import Reading
 
 pytestmark = pytest.mark.extra("fake-gcs-server")
@@ -57,7 +57,7 @@ def test_an_epoch_with_faults_is_that_of_the_disk(front, bucket, tmp_path, monke
     assert [first_host + second_host for first_host, second_host in zip(*hosts, strict=True)] == all_ids[:5]
     for start in (1, 7, 14):
         assert ids(f"{bucket}/data", 2, start_step=start) == all_ids[start : start + 2]
-    read = eval_batches(opening.open_split(Dataset(f"{bucket}/data"), "validation"), batch=8)
+    read = eval_batches(open_datasets.open_split(Dataset(f"{bucket}/data"), "validation"), batch=8)
     names = [name.decode() for batch in read for name in batch["id"].tolist() if name]
     assert names == [f"toy/validation/{n}" for n in range(17)]
     assert set(struck) == {"503", "cut", "stall"}
@@ -82,7 +82,7 @@ def test_nothing_is_read_of_what_is_not_whole(front, bucket, tmp_path, deleted_f
 def test_a_shard_that_goes_away_is_one_sentence(bucket, tmp_path):
     write(tmp_path / "data", {"train": [20]}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
-    opened = opening.open_splits([f"{bucket}/data"], "train")
+    opened = open_datasets.open_splits([f"{bucket}/data"], "train")
     gcs.delete(f"{bucket}/data/train.tfrecord-00000-of-00001")
     with raises(DatasetError, "dataset.unreadable", "00000-of-00001", "not found"):
         next(Reading(opened, global_batch=8, seed=7).batches())

@@ -24,7 +24,7 @@ from t5prep.errors import OutputError, UsageError
 from t5prep.io import gcs
 from t5prep.sources import sample
 from t5prep.tokens import loading
-from t5prep.training.embed.shards import MANIFEST
+from t5prep.training.embed.vector_files import MANIFEST
 from t5prep.training.model.architecture import EncoderConfig, ModelConfig
 from t5prep.training.model.weight_layout import of_encoder
 from t5prep.training.model.weights import WEIGHTS_NAME, draw, load_weights, write_layouts

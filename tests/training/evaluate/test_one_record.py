@@ -17,7 +17,7 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.errors import UsageError
 from t5prep.preparation.row_trace import RowTracer
 from t5prep.training import trainer
-from t5prep.training.data import opening, train_batches
+from t5prep.training.data import open_datasets, train_batches
 from t5prep.training.evaluate import one_record
 from t5prep.training.settings.config import build, parse_buckets
 
@@ -40,7 +40,7 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, variant: 
     settings = build(
         {"model": "m", "data": tuple(places), "out": "r", "batch": 8, "seed": 4, "buckets": tuple(buckets)}
     )
-    opened = opening.open_splits(places, "train")
+    opened = open_datasets.open_splits(places, "train")
     rates = [split.records for split in opened]
     batches = seen_by_batches(
         places,

@@ -11,7 +11,7 @@ from raised import raises
 
 from t5prep import cli
 from t5prep.errors import OutputError
-from t5prep.training.predict.files import AnswerFile
+from t5prep.training.predict.answer_files import AnswerFile
 
 
 def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(

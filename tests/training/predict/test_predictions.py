@@ -10,7 +10,6 @@ from typing import Any
 
 import copying_model
 import numpy as np
-import small_corpora
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -25,7 +24,7 @@ from t5prep.io import signals
 from t5prep.options.fields import build
 from t5prep.options.models import PredictOptions
 from t5prep.training.model.weight_layout import weight_layouts
-from t5prep.training.predict import files, predictions, predictor
+from t5prep.training.predict import answer_files, predictions, predictor
 from t5prep.training.run import run
 
 
@@ -286,19 +285,19 @@ def test_killed_and_started_again_the_file_is_the_same(
         return prediction_run.write(out, to=to, watch=lambda _: None, **options)
 
     assert ask(tmp_path / "whole") == 0
-    add = files.AnswerFile.add
+    add = answer_files.AnswerFile.add
 
-    def killed(file: files.AnswerFile, text: str, **arguments: Any) -> None:
+    def killed(file: answer_files.AnswerFile, text: str, **arguments: Any) -> None:
         add(file, text, **arguments)
         if arguments["answer_count"] == 96:
             file._file.write(b"half a li")  # what the disk has of a window that was never finished
             file._file.flush()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.AnswerFile, "add", killed)
+    monkeypatch.setattr(answer_files.AnswerFile, "add", killed)
     with pytest.raises(KeyboardInterrupt):
         ask(tmp_path / "out")
-    monkeypatch.setattr(files.AnswerFile, "add", add)
+    monkeypatch.setattr(answer_files.AnswerFile, "add", add)
     assert not (tmp_path / "out").exists()
     prediction_run = start_predictions("so_quality", table, batch=2, max_length=9)
     with raises(OutputError, "output.different-settings", "options"):
@@ -319,7 +318,7 @@ def ask_again(source: Path, out: Path, *, fresh: bool = False) -> predictions.Pr
 def test_the_same_command_finds_its_finished_file(
     copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = small_corpora.write_csv(tmp_path / "rows.csv", preparing.questions(9))
+    table = small_corpora.write_csv(tmp_path / "rows.csv", small_corpora.questions(9))
     out, unlink = tmp_path / "out.jsonl", Path.unlink
 
     def killed(path: Path, **_: Any) -> None:
@@ -340,7 +339,7 @@ def test_the_same_command_finds_its_finished_file(
         ask_again(table, out)
     ask_again(table, out, fresh=True)
     assert out.read_bytes() == content
-    small_corpora.write_csv(table, preparing.questions(8))
+    small_corpora.write_csv(table, small_corpora.questions(8))
     with raises(OutputError, "output.exists"):
         ask_again(table, out)
 
@@ -349,7 +348,7 @@ def test_another_model_of_the_same_name_neither_resumes_nor_finds_the_file(
     copies: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was trained again has the path and the steps of the earlier one."""
-    table = small_corpora.write_csv(tmp_path / "rows.csv", preparing.questions(200))
+    table = small_corpora.write_csv(tmp_path / "rows.csv", small_corpora.questions(200))
     name, layout = next(iter(weight_layouts(copying_model.TINY).items()))
     open_model = run.open_model
 
@@ -361,16 +360,16 @@ def test_another_model_of_the_same_name_neither_resumes_nor_finds_the_file(
 
     train(1.0)
     ask_again(table, tmp_path / "finished.jsonl")
-    add = files.AnswerFile.add
+    add = answer_files.AnswerFile.add
 
-    def killed(file: files.AnswerFile, text: str, **arguments: Any) -> None:
+    def killed(file: answer_files.AnswerFile, text: str, **arguments: Any) -> None:
         add(file, text, **arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.AnswerFile, "add", killed)
+    monkeypatch.setattr(answer_files.AnswerFile, "add", killed)
     with pytest.raises(KeyboardInterrupt):
         ask_again(table, tmp_path / "out.jsonl")
-    monkeypatch.setattr(files.AnswerFile, "add", add)
+    monkeypatch.setattr(answer_files.AnswerFile, "add", add)
     train(2.0)
     with raises(OutputError, "output.different-settings", "model"):
         ask_again(table, tmp_path / "out.jsonl")

@@ -21,7 +21,7 @@ from t5prep.errors import DatasetError, UsageError
 from t5prep.options.fields import build
 from t5prep.options.models import PredictOptions, RowOptions
 from t5prep.report.dataset import look
-from t5prep.training.predict import predictions, predictor, rows
+from t5prep.training.predict import prediction_inputs, predictions, predictor
 from t5prep.training.run import run
 
 TASK = '''"""Headlines."""
@@ -90,10 +90,12 @@ def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "task-0.py").write_text("raise SystemExit('ran')")
     opened = run.open_model(str(tmp_path / "other"))
     with raises(DatasetError, "dataset.altered", "other/task-0.py is altered"):
-        rows.question_builder_of(opened, opened.manifests[0], RowOptions(trust_code=True))
+        prediction_inputs.question_builder_of(opened, opened.manifests[0], RowOptions(trust_code=True))
     (tmp_path / "other" / "task-0.py").unlink()
     opened = run.open_model(str(tmp_path / "other"))
-    assert rows.question_builder_of(opened, opened.manifests[0], RowOptions()).name == ""  # rows are inputs unchanged
+    assert (
+        prediction_inputs.question_builder_of(opened, opened.manifests[0], RowOptions()).name == ""
+    )  # rows are inputs unchanged
 
 
 def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
@@ -116,7 +118,10 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
     assert "--trust-code" in sentence
     assert not ran.exists()
     opened = run.open_model(str(tmp_path / "run"))
-    assert rows.question_builder_of(opened, opened.manifests[0], RowOptions(trust_code=True)).name == "headlines"
+    assert (
+        prediction_inputs.question_builder_of(opened, opened.manifests[0], RowOptions(trust_code=True)).name
+        == "headlines"
+    )
     assert ran.exists()
 
 
@@ -126,7 +131,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
     open_new_run(dataset, tmp_path / "run")
     opened = run.open_model(str(tmp_path / "run"))
     with raises(UsageError, "task.untrusted-code"):
-        rows.question_builder_of(opened, opened.manifests[0], RowOptions())
+        prediction_inputs.question_builder_of(opened, opened.manifests[0], RowOptions())
     (tmp_path / "headlines.py").write_text(TASK)
     source = small_corpora.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
     t5prep.prepare(
@@ -137,7 +142,7 @@ def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkey
         splits={"train": 1.0},
         workers=0,
     )
-    assert rows.question_builder_of(opened, opened.manifests[0], RowOptions()).name == "headlines"
+    assert prediction_inputs.question_builder_of(opened, opened.manifests[0], RowOptions()).name == "headlines"
 
 
 def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
@@ -172,21 +177,26 @@ def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"id{divider}input\n1{divider}words of {name}\n")
     source = sources.resolve(str(tmp_path))
     ids = {
-        split: [question.id for question in rows.Rows(source, rows.unchanged_inputs(), options=RowOptions(split=split))]
+        split: [
+            question.id
+            for question in prediction_inputs.Rows(
+                source, prediction_inputs.unchanged_inputs(), options=RowOptions(split=split)
+            )
+        ]
         for split in ("", "test", "all")
     }
     assert ids == {"": ["1", "1", "1"], "test": ["1"], "all": ["1", "1", "1"]}
-    opened = rows.Rows(source, rows.unchanged_inputs())
+    opened = prediction_inputs.Rows(source, prediction_inputs.unchanged_inputs())
     assert [file.name for file in opened.source.files] == ["test.csv", "train.csv", "train.tsv"]
     assert "README.md" in opened.note
     assert "the splits test, train are read. For one of them: --split test" in opened.note
     with raises(UsageError, "split.unknown", "gold"):
-        rows.Rows(source, rows.unchanged_inputs(), options=RowOptions(split="gold"))
+        prediction_inputs.Rows(source, prediction_inputs.unchanged_inputs(), options=RowOptions(split="gold"))
 
 
 def test_what_a_card_says_of_reading_is_obeyed(tmp_path: Path) -> None:
     card = '---\nconfigs:\n- config_name: default\n  data_files: a.csv\n  sep: "|"\n  encoding: latin-1\n---\n'
     (tmp_path / "README.md").write_text(card)
     (tmp_path / "a.csv").write_text("id|input\n1|café, too\n", encoding="latin-1")
-    read = rows.Rows(sources.resolve(str(tmp_path)), rows.unchanged_inputs())
+    read = prediction_inputs.Rows(sources.resolve(str(tmp_path)), prediction_inputs.unchanged_inputs())
     assert [question.text for question in read] == ["café, too"]

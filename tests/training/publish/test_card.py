@@ -9,7 +9,7 @@ import toy_dataset
 from huggingface_hub import ModelCard
 
 from t5prep.training.model.architecture import EncoderConfig, ModelConfig
-from t5prep.training.publish.card import model_card
+from t5prep.training.publish.model_card import model_card
 from t5prep.training.run.checkpoint import State
 from t5prep.training.run.run import Model
 from t5prep.training.settings import config as configs

@@ -17,8 +17,8 @@ from t5prep.errors import UsageError
 from t5prep.options.models import ExportOptions
 from t5prep.tokens import loading
 from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.beam_search import generate
 from t5prep.training.model.forward import forward
-from t5prep.training.model.search import generate
 from t5prep.training.model.weights import load_weights, random_weights, save_weights
 from t5prep.training.publish.export import export_hf, export_saved_model
 from t5prep.training.run import checkpoint as checkpoints

@@ -13,8 +13,8 @@ from torch_t5 import FAMILIES, LENGTH, draw_batch
 
 from t5prep.io import model_files
 from t5prep.training.model.architecture import ModelConfig
+from t5prep.training.model.beam_search import generate
 from t5prep.training.model.forward import forward
-from t5prep.training.model.search import generate
 from t5prep.training.model.weights import load_weights, random_weights, save_weights
 from t5prep.training.published import choosing
 

@@ -14,7 +14,7 @@ from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.training.data.device_feed import reading_of
-from t5prep.training.data.opening import open_splits
+from t5prep.training.data.open_datasets import open_splits
 from t5prep.training.model.lora import adapter_layouts, trained_layouts
 from t5prep.training.model.weights import draw
 from t5prep.training.settings import checks

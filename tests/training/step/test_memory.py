@@ -6,8 +6,8 @@ from raised import raises
 
 from t5prep.errors import T5prepError
 from t5prep.training.settings import config as configs
-from t5prep.training.step import memory
-from t5prep.training.step.memory import DeviceMemory
+from t5prep.training.step import memory_advice
+from t5prep.training.step.memory_advice import DeviceMemory
 
 GIB = 2**30
 OF_TPU = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 24.26G of 15.75G hbm."
@@ -34,7 +34,7 @@ def make_device_memory(**changes: int) -> DeviceMemory:
     ],
 )
 def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict, phrases: list[str]) -> None:
-    sentence = memory.sentence(reason, configs.build({"batch": 64, **settings}), make_device_memory(**changes))
+    sentence = memory_advice.sentence(reason, configs.build({"batch": 64, **settings}), make_device_memory(**changes))
     for words in phrases:
         assert words in sentence, sentence
     assert ("accumulate" in sentence) == any("accumulate" in words for words in phrases)
@@ -44,8 +44,11 @@ def test_running_out_of_memory_is_our_error_and_other_errors_stay() -> None:
     config = configs.build({"batch": 64})
     with (
         raises(T5prepError, "device.insufficient-memory"),
-        memory.explained(config, make_device_memory()),
+        memory_advice.explained(config, make_device_memory()),
     ):
         raise jax.errors.JaxRuntimeError(OF_GPU)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory.explained(config, make_device_memory()):
+    with (
+        pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"),
+        memory_advice.explained(config, make_device_memory()),
+    ):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from t5prep.dataset.card import code, literal
+from t5prep.dataset.dataset_card import code, literal
 from t5prep.dataset.manifest import Manifest
 from t5prep.training.evaluate.metrics import OF_TOKENS
 from t5prep.training.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
 from t5prep.training.objectives import NUMBERS
-from t5prep.training.predict import rows
+from t5prep.training.predict import prediction_inputs
 from t5prep.training.run.run import Model
 
 _CARD_SETTINGS = (
@@ -122,7 +122,7 @@ model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained({json.du
 
 def _inputs(model: Model, dataset: Manifest) -> str:
     """Return the section on inputs of a dataset: its template, its filters, and the command that makes such inputs."""
-    chosen, prompt = dataset.settings, rows.prompt_of(model, dataset)
+    chosen, prompt = dataset.settings, prediction_inputs.prompt_of(model, dataset)
     sentences = [
         f"An input of the task {code(chosen.task)} is {code(prompt)}: the names in braces are columns."
         if prompt

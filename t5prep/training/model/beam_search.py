@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t5prep.options.generation import Generation
 from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.model.decoding import Cache, Decoder, draw, forbid, most_likely, reorder_cache
+from t5prep.training.model.cached_decoder import Cache, Decoder, draw, forbid, most_likely, reorder_cache
 from t5prep.training.model.t5 import Weights
 
 
