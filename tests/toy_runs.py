@@ -98,7 +98,7 @@ def create_run(out: Path, manifest: Any, *, data: str = "data") -> str:
     words = loading.load("sample:")
     shape = dataclasses.replace(run.TINY, vocab_size=words.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
     settings = build({"model": "m", "data": (data,), "out": str(out)})
-    dataset: Any = types.SimpleNamespace(manifest=manifest, at=lambda name: f"{data}/{name}")
+    dataset: Any = types.SimpleNamespace(manifest=manifest, path_of=lambda name: f"{data}/{name}")
     run.begin(str(out), config=settings, shape=shape, tokenizer=words, datasets=[dataset])
     data_state = [{"uri": data, "task": manifest.settings.task, "digest": manifest.digest}]
     state = checkpoint.State(step=1, config=dataclasses.asdict(settings), data=data_state, tokenizer="", metric="loss")

@@ -41,7 +41,7 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     now, terminal = [100.0], Terminal()
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", terminal)
-    watch = LocalProgress(SimpleNamespace(cache=""), total=10)  # type: ignore[arg-type]
+    watch = LocalProgress(SimpleNamespace(cache_folder=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
     totals = BlockTotals(record_bytes=Counter(train=4_000_000))
     watch([block], [totals])

@@ -234,7 +234,7 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(token_cache, "bound", lambda *_, limit, **__: looks.append(1) or max(0, limit - watch_bytes[0]))
     monkeypatch.setattr(store, "limit", lambda: 1_000_000)
     watch_bytes = [0]
-    watch = LocalProgress(SimpleNamespace(cache=str(tmp_path)), total=0)  # type: ignore[arg-type]
+    watch = LocalProgress(SimpleNamespace(cache_folder=str(tmp_path)), total=0)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 1, 0, 100)
     for _ in range(10_000):  # as many bytes as the limit
         watch_bytes[0] += block.size
