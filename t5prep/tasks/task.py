@@ -91,7 +91,7 @@ def _is_texts(value: object) -> bool:
 class ColumnText:
     """A column whose text is used unchanged, or after the function `change`.
 
-    `alternative_names` holds its names in other editions of a corpus. A last "" means that a row may lack the column, because JSON lines
+    `alternative_names` holds its names in other editions of a corpus. A last "" means that a row may lack the column: JSON lines
     often leave out a field instead of writing null.
     """
 

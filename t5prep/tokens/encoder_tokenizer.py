@@ -69,7 +69,7 @@ class Template(NamedTuple):
 
 
 def described(document: Document) -> Described:
-    """Return the special tokens of an encoder's `tokenizer.json`. Raises MissingSpecialToken, or errors of any type if it is damaged."""
+    """Return the special tokens of an encoder's `tokenizer.json`. Raises MissingSpecialToken, or other errors if it is damaged."""
     frame = frame_of(document, ends=False)
     if frame is None:
         raise MissingSpecialToken("no token that stands before a text")

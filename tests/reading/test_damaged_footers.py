@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from drawn_seeds import seeds
+from random_seeds import seeds
 
 from t5prep import sources
 from t5prep.errors import SourceError
