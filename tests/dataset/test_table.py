@@ -612,10 +612,10 @@ def test_a_length_that_is_a_lie_takes_no_memory(tmp_path: Path, monkeypatch: pyt
 # Both splits have many groups of rows. What /proc says is of this process alone; `getrusage` begins with the peak of its parent.
 WRITE = """
 import re, sys
-from t5prep.dataset import table
+from t5prep.dataset import record_table
 from t5prep.dataset.prepared import Dataset
-table._BATCH_RECORDS, table._GROUP_BATCHES = 64, 2
-rows = table.write(table.records(Dataset(sys.argv[1]), splits=[sys.argv[2]]), sys.argv[3])
+record_table._BATCH_RECORDS, record_table._GROUP_BATCHES = 64, 2
+rows = record_table.write(record_table.records(Dataset(sys.argv[1]), splits=[sys.argv[2]]), sys.argv[3])
 print(rows, re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])
 """
 
@@ -623,7 +623,7 @@ print(rows, re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())
 def test_a_table_is_written_without_pandas(data: Path, tmp_path: Path) -> None:
     """With its first `pa.array`, pyarrow imports it: a third of a second and 40 MB for nothing."""
     code = (
-        "import sys, t5prep; from t5prep.dataset import table; table.write(t5prep.table(sys.argv[1]), sys.argv[2]); "
+        "import sys, t5prep; from t5prep.dataset import record_table; record_table.write(t5prep.table(sys.argv[1]), sys.argv[2]); "
         "print('pandas' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(data), str(tmp_path / "t.parquet")]
