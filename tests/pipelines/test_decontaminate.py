@@ -80,7 +80,7 @@ def test_fewer_words_find_more(corpus: Path, held_out: Path, tmp_path: Path) -> 
 
 
 def test_another_evaluation_set_makes_other_kept_tokens(corpus: Path, held_out: Path, tmp_path: Path) -> None:
-    options = {"decontaminate": (str(held_out),), "kept": tmp_path / "kept", **CHOICES}
+    options = {"decontaminate": (str(held_out),), "cache": tmp_path / "kept", **CHOICES}
     assert prepared(corpus, tmp_path / "one", tokenizer="sample:", **options).rejected == {"leak": 2}
     _write(held_out, {"a": _text(3)})
     assert prepared(corpus, tmp_path / "two", tokenizer="sample:", workers=1, **options).rejected == {"leak": 1}

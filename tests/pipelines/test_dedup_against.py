@@ -100,7 +100,7 @@ def test_the_rows_of_encoders_are_compared_too(tmp_path: Path) -> None:
 
 
 def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, tmp_path: Path) -> None:
-    options = {"tokenizer": "sample:", "dedup": "exact", "kept": tmp_path / "kept", **CHOICES}
+    options = {"tokenizer": "sample:", "dedup": "exact", "cache": tmp_path / "kept", **CHOICES}
     assert prepared(corpus, tmp_path / "one", dedup_against=(last,), **options).rejected == {"repeated": 3}
     prepared(_write(tmp_path / "old.jsonl", {"other": _text(3)}), last, tokenizer="sample:", overwrite=True, **CHOICES)
     assert prepared(corpus, tmp_path / "two", dedup_against=(last,), **options).rejected == {"repeated": 1}

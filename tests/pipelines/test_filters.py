@@ -92,7 +92,7 @@ def test_kept_tokens_are_not_used_when_a_users_filter_has_changed(tmp_path: Path
     filter_path.write_text(FILTER_SOURCE)
     source, options = (
         _source(tmp_path / "rows.jsonl"),
-        {**CHOICES, "kept": tmp_path / "kept", "filter": (f"{filter_path}:without_seven",)},
+        {**CHOICES, "cache": tmp_path / "kept", "filter": (f"{filter_path}:without_seven",)},
     )
     prepared(source, tmp_path / "one", tokenizer="sample:", **options)
     filter_path.write_text(FILTER_SOURCE.replace("7", "8"))

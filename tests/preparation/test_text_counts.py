@@ -130,7 +130,7 @@ def test_counts_do_not_depend_on_order_format_or_cache(tmp_path: Path) -> None:
         chooser.shuffle(rows)
         source = table(tmp_path / f"{number}.csv", rows)
         for cache_path in (None, tmp_path / "kept", tmp_path / "kept"):
-            facts.append(prepare(source, tmp_path / "out", **({"kept": cache_path} if cache_path else {})).texts)
+            facts.append(prepare(source, tmp_path / "out", **({"cache": cache_path} if cache_path else {})).texts)
     lines = tmp_path / "rows.jsonl"
     lines.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
     facts.append(prepare(lines, tmp_path / "out").texts)

@@ -133,7 +133,7 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
     rows = [{"id": str(i), "q": f"why {i}\ndoes it\n\ncome back?", "a": "in a loop\nor so"} for i in range(20)]
     source = write_csv(tmp_path / "rows.csv", rows)
     choices = {
-        "tokenizer": "sample:", "task": "text2text", "splits": {"train": 1.0}, "kept": tmp_path / "kept",
+        "tokenizer": "sample:", "task": "text2text", "splits": {"train": 1.0}, "cache": tmp_path / "kept",
         "options": {"inputs_column": "q", "targets_column": "a", "id_column": "id"},
     }  # fmt: skip
     plain = prepared(source, tmp_path / "plain", **choices)

@@ -101,7 +101,7 @@ def test_every_row_is_accounted_for_and_its_parts_go_to_one_split(tmp_path: Path
         "input_length": 48,
         "target_length": 48,
     }
-    options |= {"splits": {"train": 0.5, "validation": 0.5}, "kept": tmp_path / "kept"}
+    options |= {"splits": {"train": 0.5, "validation": 0.5}, "cache": tmp_path / "kept"}
     manifest = prepared(tmp_path / "rows.jsonl", tmp_path / "out", **options)
     row_counts = manifest.rows["rows.jsonl"]
     assert row_counts.read == len(texts)
