@@ -23,7 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import encoders
@@ -220,10 +220,7 @@ def alone(folder: Path) -> Iterator[None]:
     def stop(*_: object, **__: object) -> None:
         raise UsageError("here the compiler would start", code="option.missing")
 
-    @contextlib.contextmanager
-    def nobody(*_: Any, **__: Any) -> Iterator[str]:
-        yield ""
-
+    executor = prepare._executor  # its pool has no process
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", refuse)
         patch.setattr(socket, "create_connection", refuse)
@@ -231,7 +228,7 @@ def alone(folder: Path) -> Iterator[None]:
         patch.setattr(time, "sleep", lambda seconds: None)
         patch.setattr(http, "_sleep", lambda seconds: None)
         patch.setattr(gcs, "retry", lambda uri: None)  # Google's client would try again until a time is over
-        patch.setattr(prepare, "_pool", nobody)
+        patch.setattr(prepare, "_executor", lambda work, *, source, workers: executor(work, source=source, workers=0))
         patch.setattr(compiled, "_run", stop)
         patch.setattr(_checks, "run_python", lambda *_: {"error": "not asked here"})
         patch.setenv("HOME", str(folder))
