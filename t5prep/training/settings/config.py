@@ -493,7 +493,7 @@ def _read(key: str, value: JSON, kind: type) -> object:
             if float(value) != int(float(value)):
                 raise ValueError(value)
             value = int(float(value))
-        if isinstance(value, bool) != (kind is bool) or (kind is int and abs(value) >= 1 << 63):
+        if isinstance(value, bool) != (kind is bool) or (kind is int and abs(int(value)) >= 1 << 63):
             raise ValueError(value)
         if kind is float and not math.isfinite(float(value)):
             raise ValueError(value)
