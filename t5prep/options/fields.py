@@ -222,12 +222,12 @@ def check(chosen: "DataclassInstance") -> None:
         for number in value if isinstance(value, tuple) else (value,):
             if rules.get("minimum") is not None and number is not None and number < rules["minimum"]:
                 raise UsageError(
-                    f"{flag(field.name)} {number} is too small. Use at least {rules['least']}.",
+                    f"{flag(field.name)} {number} is too small. Use at least {rules['minimum']}.",
                     code="option.out-of-range",
                 )
             if rules.get("maximum") is not None and number is not None and number > rules["maximum"]:
                 raise UsageError(
-                    f"{flag(field.name)} {number} is too large. Use at most {rules['most']}.",
+                    f"{flag(field.name)} {number} is too large. Use at most {rules['maximum']}.",
                     code="option.out-of-range",
                 )
 

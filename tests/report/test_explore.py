@@ -135,7 +135,9 @@ def test_an_address_says_what_it_was_made_of() -> None:
     address = query.address(page=7)
     parameters = {name: values[-1] for name, values in urllib.parse.parse_qs(address.partition("?")[2]).items()}
     assert (RowQuery.read(parameters), RowQuery.read(parameters).page) == (query, 7)
-    assert RowQuery.read({"page": "0", "least": "-3", "most": "x", "sort": "DROP", "other": "1"}) == RowQuery()
+    assert (
+        RowQuery.read({"page": "0", "min_tokens": "-3", "max_tokens": "x", "sort": "DROP", "other": "1"}) == RowQuery()
+    )
 
 
 def test_a_row_has_its_tokens_and_its_life(served: Server, explorer: Explorer, data: Path) -> None:
