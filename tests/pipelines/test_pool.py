@@ -361,7 +361,7 @@ def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
     script.write_text(f"{SCRIPT}mine()")
     ran = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
     assert ran.returncode == 1
-    assert 'Call this under `if __name__ == "__main__":`' in ran.stderr.splitlines()[-1]
+    assert "pipeline.unguarded-script" in ran.stderr.splitlines()[-1]
     assert "bootstrapping phase" not in ran.stderr
     script.write_text(f"{SCRIPT}if __name__ == '__main__': mine()")
     subprocess.run(line, capture_output=True, text=True, env=environment, check=True)

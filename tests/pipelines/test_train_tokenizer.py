@@ -207,7 +207,7 @@ def test_of_a_source_with_splits_only_train_is_read(tmp_path: Path) -> None:
         (source / f"{name}.txt").write_text("\n".join(f"{name} {line}" for line in LINES))
     command = ["tokenizer", "train", "--source", str(source), "--out", str(tmp_path / "out"), "--vocab-size", "300"]
     result = CliRunner().invoke(main, command)
-    assert "only train is read, not validation: --split all reads every file" in result.output
+    assert ", not validation" in result.output
     trained_on = json.loads((tmp_path / "out" / "t5prep_training.json").read_text())
     assert [name for name, _ in trained_on["source"]["files"]] == ["train.txt"]
 

@@ -164,7 +164,7 @@ def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureF
     manifest = prepared(source, tmp_path / "out", options=COLUMNS, **{**COMMON_OPTIONS, "splits": None})
     assert {name: split.records for name, split in manifest.splits.items()} == {"train": 4, "test": 4}
     assert sorted(manifest.rows) == ["test.csv", "train.csv"]
-    assert "not read, because they are about the data: LICENSE, README.txt, paper.pdf" in capsys.readouterr().err
+    assert "about the data: LICENSE, README.txt, paper.pdf" in capsys.readouterr().err
     (source / "notes").write_text("anything else is asked about")
     with raises(Exception, "file.unknown-format", "notes"):
         prepared(source, tmp_path / "other", options=COLUMNS, **COMMON_OPTIONS)

@@ -96,6 +96,6 @@ def test_a_bar_is_advised_and_a_delimiter_is_one_character(tmp_path: Path) -> No
         str(tmp_path / "out"),
         "--delimiter",
     ]
-    assert "it is one character" in CliRunner().invoke(cli.main, [*command, "no"]).output
+    assert "one character" in CliRunner().invoke(cli.main, [*command, "no"]).output
     with raises(UsageError, "option.inapplicable", "rows.tsv", "tsv"):
         formats.detect("rows.tsv", FileOptions(delimiter=";"))

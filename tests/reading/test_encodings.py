@@ -11,10 +11,10 @@ from t5prep.reading.formats import Format
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        (b"\x28\xb5\x2f\xfd\x04\x00\x99", "packed by zstd: let its name end in .zst"),
-        (b"\x1f\x8b\x08\x00\xff\xff", "packed by gzip: let its name end in .gz"),
+        (b"\x28\xb5\x2f\xfd\x04\x00\x99", "end in .zst"),
+        (b"\x1f\x8b\x08\x00\xff\xff", "end in .gz"),
         (b"PK\x03\x04\x14\xff\xfe", "a zip archive or a spreadsheet"),
-        (b"PAR1\x15\x04\xff\x80", "Parquet: say --format parquet"),
+        (b"PAR1\x15\x04\xff\x80", "--format parquet"),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

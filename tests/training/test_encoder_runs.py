@@ -183,7 +183,7 @@ NAMES = {
     "names that differ by case": (("a", "A"), ["A", "a"], [1, 0], ""),
     "no names": (("LABEL_0", "LABEL_1"), ["negative", "positive"], [0, 1], ""),
     "other names": (("joy", "anger"), ["ham", "spam"], [0, 1], "joy is ham, anger is spam"),
-    "more classes": (("joy", "anger"), ["anger", "fear", "joy"], None, "The head of joy, anger is replaced"),
+    "more classes": (("joy", "anger"), ["anger", "fear", "joy"], None, "joy, anger"),
 }
 
 

@@ -113,8 +113,8 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
     result = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
     assert result.exit_code == 1
     (sentence,) = result.stderr.splitlines()
-    assert "run/task-0.py is Python code that came with the model and that you have not run" in sentence
-    assert "it would make the inputs of rows, for the task headlines" in sentence
+    assert "run/task-0.py is Python code that came with the model and" in sentence
+    assert "would make the inputs of rows, for the task headlines" in sentence
     assert "--trust-code" in sentence
     assert not ran.exists()
     opened = run.open_model(str(tmp_path / "run"))
@@ -189,7 +189,7 @@ def test_of_a_folder_the_files_of_a_split_are_read_once(tmp_path: Path) -> None:
     opened = prediction_inputs.Rows(source, prediction_inputs.unchanged_inputs())
     assert [file.name for file in opened.source.files] == ["test.csv", "train.csv", "train.tsv"]
     assert "README.md" in opened.note
-    assert "the splits test, train are read. For one of them: --split test" in opened.note
+    assert "one of them: --split test" in opened.note
     with raises(UsageError, "split.unknown", "gold"):
         prediction_inputs.Rows(source, prediction_inputs.unchanged_inputs(), options=RowOptions(split="gold"))
 

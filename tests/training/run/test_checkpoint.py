@@ -274,7 +274,7 @@ def test_scores_of_other_evaluations_are_not_compared(tmp_path: Path) -> None:
     assert checkpoints.best(str(tmp_path))[1].step == 2
     stopped = _state(1, value=0.01, best=0.01, stale=2, metric="loss", config=one_row_config)
     now = dataclasses.replace(CONFIG, metric="loss")
-    assert "eval_rows was 1 and is now 0" in checkpoints.judged_anew(stopped, now)
+    assert "eval_rows" in checkpoints.judged_anew(stopped, now)
     assert not checkpoints.judged_anew(stopped, dataclasses.replace(now, eval_rows=1, patience=7))
 
 
