@@ -99,11 +99,15 @@ def test_a_name_or_value_with_a_newline_begins_no_line(tmp_path: Path) -> None:
 def test_missing_column_names_those_there_are(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", [{"Id": "1", "Text": "x", "Y": "HQ"}])
     assert (
-        refused(*build_so_quality_line(rows, tmp_path / "out")) == 'rows.csv has no column "Title"; it has Id, Text, Y.'
+        refused(*build_so_quality_line(rows, tmp_path / "out"))
+        == 'rows.csv has no column "Title"; it has Id, Text, Y. [column.missing]'
     )
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"q": "why?", "b": "because"}\n')
-    assert refused(*t2t(lines, tmp_path / "out", *COLUMNS)) == 'rows.jsonl has no column "a"; it has q, b.'
+    assert (
+        refused(*t2t(lines, tmp_path / "out", *COLUMNS))
+        == 'rows.jsonl has no column "a"; it has q, b. [column.missing]'
+    )
 
 
 def test_a_later_file_without_the_column_is_named(tmp_path: Path) -> None:
@@ -285,7 +289,7 @@ def test_a_full_device_is_explained(tmp_path: Path) -> None:
         device.write(b"x")
     assert (
         atomic_files.explain(caught.value, tmp_path)
-        == f"no space left for {tmp_path}. Free some, or choose another place with --out."
+        == f"No space is left for {tmp_path}. Free some space, or choose another path with --out."
     )
 
 

@@ -127,11 +127,15 @@ def test_an_error_ends_the_process_at_once_where_jax_may_compute() -> None:
     code = (
         "import atexit, sys, types; from t5prep.cli import _failing; from t5prep.errors import T5prepError;"
         "atexit.register(print, 'taken down'); sys.modules.update({'jax': types.ModuleType('jax')} if sys.argv[1:] else {});"
-        "error = _failing.sentence(T5prepError('Stopped by SIGTERM')); error.show(); sys.exit(error.exit_code)"
+        "error = _failing.sentence(T5prepError('Stopped by SIGTERM', code='run.interrupted')); error.show(); sys.exit(error.exit_code)"
     )
     for loaded, printed in ([], "taken down\n"), (["jax"], ""):
         result = subprocess.run([sys.executable, "-c", code, *loaded], capture_output=True, text=True, check=False)
-        assert (result.returncode, result.stdout, result.stderr) == (1, printed, "Error: Stopped by SIGTERM\n")
+        assert (result.returncode, result.stdout, result.stderr) == (
+            1,
+            printed,
+            "Error: Stopped by SIGTERM [run.interrupted]\n",
+        )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_place_inside_the_source_is_refused(tmp_path: Path) -> None:
     write_csv(folder / "rows.csv", questions(9))
     for out in (folder / "out", folder):
         result = prepare(folder, out)
-        assert (result.exit_code, "lies inside the source" in result.stderr) == (1, True)
+        assert (result.exit_code, "[output.inside-source]" in result.stderr) == (1, True)
     assert [path.name for path in folder.iterdir()] == ["rows.csv"]
     assert prepare(folder, tmp_path / "out").exit_code == 0
 
@@ -43,7 +43,7 @@ def test_a_licence_beside_the_rows_is_left_out(tmp_path: Path) -> None:
     write_csv(folder / "rows.csv", questions(9))
     (folder / "LICENSE").write_text("Do what you like.\n")
     result = prepare(folder, tmp_path / "out")
-    assert (result.exit_code, "not read, because they are about the data: LICENSE" in result.stderr) == (0, True)
+    assert (result.exit_code, "about the data: LICENSE" in result.stderr) == (0, True)
 
 
 def test_a_stranger_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_stranger_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Pa
     (folder / "notes").write_text("Do what you like.\n")
     refused = prepare(folder, tmp_path / "out")
     assert refused.exit_code == 1
-    assert "he name notes does not s" in refused.stderr
-    (glob,) = shlex.split(refused.stderr.partition("--source ")[2])
+    assert "notes" in refused.stderr
+    (glob,) = shlex.split(refused.stderr.partition("--source ")[2].partition(" [")[0])
     assert prepare(glob, tmp_path / "out").exit_code == 0
 
 
@@ -96,7 +96,7 @@ def test_a_full_disk_or_a_closed_pipe_behind_stdout_is_at_most_one_sentence(type
         ran = subprocess.run(
             [*COMMAND, *typed], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
-    assert (ran.returncode, ran.stderr) == (1, "Error: No space left on device.\n")
+    assert (ran.returncode, ran.stderr) == (1, "Error: No space left on device. [file.inaccessible]\n")
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as closed:
@@ -112,7 +112,7 @@ def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
     ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
         1,
-        "Error: The current folder was deleted. Change to another one: cd",
+        "Error: The current folder was deleted. Change to another one: cd [terminal.deleted-folder]",
     )
 
 
@@ -120,14 +120,17 @@ def test_a_python_that_reads_no_utf_8_is_told_the_way_out(tmp_path: Path) -> Non
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     ran = subprocess.run([*COMMAND, "tasks"], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert ran.stderr == "Error: This Python reads names of files as ascii, and not as UTF-8: export PYTHONUTF8=1\n"
+    assert (
+        ran.stderr
+        == "Error: This Python reads file names as ascii, not as UTF-8. Set the encoding: export PYTHONUTF8=1 [install.non-utf8-locale]\n"
+    )
 
 
 def test_a_limit_of_file_sizes_is_named(tmp_path: Path) -> None:
     words = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--workers", "1"]
     shell = f"ulimit -f 100; exec {shlex.join([*COMMAND, *words, '--out', str(tmp_path / 'd')])}"
     ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert (ran.returncode, "Allow more: ulimit -f unlimited" in ran.stderr) == (1, True)
+    assert (ran.returncode, "ulimit -f unlimited" in ran.stderr) == (1, True)
 
 
 def test_a_nul_in_a_name_is_refused(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_a_hub_that_does_not_answer_is_not_answered_by_its_own_name(monkeypatch:
     )
     with pytest.raises(T5prepError) as refused:
         loading.load("google-t5/t5-base")
-    assert str(refused.value).endswith("Try again when it answers, or pass a spiece.model file of this machine.")
+    assert str(refused.value).endswith("or pass a spiece.model file of this machine.")
 
 
 @pytest.mark.parametrize(

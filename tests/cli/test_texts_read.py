@@ -102,7 +102,7 @@ def test_what_reads_a_table_without_names_is_advised(name: str, tmp_path: Path) 
     assert result.exit_code == 1
     assert "--format document" not in result.output
     message = result.output.strip().splitlines()[-1]
-    assert message.endswith(f": {options}" if options else "it has text.")
+    assert message.endswith(f": {options} [column.missing]" if options else "it has text. [column.missing]")
     if "column_1" not in options and "--columns" in options:
         words = [word.strip('"') for word in options.split(" ")]
         assert CliRunner().invoke(main, [*arguments, *words]).exit_code == 0

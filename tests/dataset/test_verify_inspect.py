@@ -205,7 +205,7 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
     chooser = random.Random(5)
     shard = data / "train.tfrecord-00000-of-00002"
     (original_record, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
-    message, refusals = f"Record 0 of the split train in {data} is none that t5prep wrote", set()
+    message, refusals = f"Record 0 of the split train in {data} was not written by t5prep", set()
     expected = {(message, "ValueError"), (message, "KeyError"), (message, "UnicodeDecodeError")}
     for case in range(400):
         if case > 60 and expected <= refusals:

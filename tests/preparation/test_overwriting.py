@@ -49,7 +49,7 @@ def test_a_file_system_without_locks_is_no_other_run(
 
 def test_without_the_option_it_is_named(source: Path, tmp_path: Path) -> None:
     _prepare(source, tmp_path / "data")
-    with raises(OutputError, "output.different-settings", "--seed 0", "30", "replace it: --overwrite", "so_quality"):
+    with raises(OutputError, "output.different-settings", "--seed 0", "30", "--overwrite", "so_quality"):
         _prepare(source, tmp_path / "data", seed=1)
 
 

@@ -419,7 +419,7 @@ def test_that_no_split_is_validation_is_said(
 ) -> None:
     manifest = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path, **choices)
     message = capsys.readouterr().err
-    assert ("none is validation, so training will not be evaluated" in message) == is_warned
+    assert ("None is validation, so training will not be evaluated" in message) == is_warned
     assert ("--held-out 0.05" in message) == is_warned
     assert not (is_warned and "validation" in manifest.splits)
 

@@ -215,7 +215,7 @@ def test_rows_with_several_different_answers_are_counted(column: str, tmp_path: 
     rows = [{"q": f"question {n}", "answers": {"text": answers[n % 4]}, "plain": answers[n % 4]} for n in range(40)]
     manifest = _prepared(rows, tmp_path / "out", targets_column=column)
     assert (
-        f"20 of 40 rows have several different values in {column}: the first one is the target, and an evaluation takes each of "
+        f"several different values in {column}, in 20 of 40 rows: the first one is the target, and an evaluation takes each of "
         "them as right" in manifest.warnings
     )
     table = t5prep.table(str(tmp_path / "out")).read_all().to_pylist()

@@ -150,13 +150,13 @@ def test_a_filter_that_is_missing_altered_or_a_strangers_is_refused(
         t5prep.predict(model, ["ask: a <b>word</b>"])
     copy = Path(model) / "filter-0-0.py"
     copy.write_text(FILTER_CODE + "\n")
-    with raises(T5prepError, "dataset.altered", "filter-0-0.py is altered"):
+    with raises(T5prepError, "dataset.altered", "filter-0-0.py"):
         t5prep.predict(model, ["ask: a <b>word</b>"], trust_code=True)
     copy.unlink()
     with raises(UsageError, "filter.missing-copy", "filter-0-0.py", "mine.py"):
         t5prep.predict(model, ["ask: a <b>word</b>"], trust_code=True)
     (data / "filter-0.py").write_text(FILTER_CODE + "\n")
-    with raises(T5prepError, "dataset.altered", "filter-0.py is altered"):
+    with raises(T5prepError, "dataset.altered", "filter-0.py"):
         verify(data)
 
 

@@ -377,4 +377,4 @@ def test_buffers_of_whole_numbers_are_passed_over_in_a_pickle(model: Path) -> No
     write_archive(model / "pytorch_model.bin", pickled(collections.OrderedDict(tensors)))
     messages: list[str] = []
     load_weights(model, say=messages.append)
-    assert messages == [f"Not used of {model}: position_ids."]
+    assert messages == [f"Ignoring tensors of {model} that this model does not use: position_ids."]

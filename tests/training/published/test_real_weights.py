@@ -132,7 +132,7 @@ def test_only_its_buffer_is_not_used_and_only_its_head_is_drawn(model: Path) -> 
     messages: list[str] = []
     load_weights(model, say=messages.append)
     assert messages == [
-        f"Not used of {model}: embeddings.position_ids.",
+        f"Ignoring tensors of {model} that this model does not use: embeddings.position_ids.",
         f"Drawn with seed 0, because {model} lacks them: classifier.bias, classifier.weight.",
     ]
 
