@@ -6,7 +6,7 @@ CODES = {
         "Model was trained on several tasks, and no task is named.",
         "Name the task of the rows with --task.",
     ),
-    "answer.missing": ("File or run holds no predictions.", "Write them with t5prep eval --predictions FILE."),
+    "answer.missing": ("File or run holds no predictions.", "Write them with `--predictions FILE` of `eval`."),
     "answer.pretrained-encoder": (
         "Model fills masks and gives no answers.",
         "Train the model on classes, or write vectors with t5prep embed.",
@@ -580,7 +580,7 @@ CODES = {
         "Buckets of token labels have unequal sides.",
         "Give buckets of equal sides: --set buckets=64x64.",
     ),
-    "setting.unknown": ("No setting has this name.", "Use a setting that t5prep train --settings lists."),
+    "setting.unknown": ("No setting has this name.", "List all settings: t5prep train --settings"),
     "setting.unknown-choice": ("Value of a setting is not one of its choices.", "Choose one of the listed values."),
     "source.altered": (
         "Source file differs from the file that made the dataset.",

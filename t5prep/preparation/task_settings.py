@@ -203,7 +203,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
             span_corruption.lengths(settings.input_length, **span_options)[0], **span_options
         )[1]
     for needed, purpose, instead in (
-        (2 * (settings.marked and not task.spans), "marks a cut with <extra_id_1>", "--marker none"),
+        (2 * (settings.marked and not task.spans), "marks a cut with <extra_id_1>", "Use --marker none"),
         (
             (newlines.NUMBER + 1) * settings.keep_newlines,
             f"keeps newlines as {newlines.SENTINEL}",

@@ -117,6 +117,7 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "t5prep/training/predict/prediction_inputs.py": ("predict", "embed"),
     "t5prep/training/predict/answer_files.py": ("predict",),
     "t5prep/training/predict/predictions.py": ("predict",),
+    "t5prep/training/trainer.py": {"--target"},  # of `prepare`, which the sentence names
     "t5prep/options/generation.py": ("predict", "eval"),
     "t5prep/training/publish/export.py": ("export",),
     "t5prep/training/settings": ("train",),
@@ -131,6 +132,7 @@ NAMED_WITH_THEIR_OWNER = {
     "t5prep/preparation/earlier_datasets.py": {"--dedup-against"},
     # `prepare` changed the run's texts by --filter; `embed` gives an option of its own in place of --as-text.
     "t5prep/training/predict/prediction_inputs.py": {"--filter", "--as-text"},
+    "t5prep/training/trainer.py": {"--target"},  # of `prepare`, which the sentence names
     "t5prep/options/generation.py": {"--answers"},  # of `predict` alone
     **{
         key: {"--filter"} for key in ("t5prep/tasks/filters/chain.py", "t5prep/tasks/filters/rules.py")

@@ -121,8 +121,8 @@ def test_text2text_asks_for_its_columns(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert "he inputs" in refused(*t2t(rows, out, "--targets-column", "a"))
     assert "targets" in refused(*t2t(rows, out, "--inputs-column", "q"))
-    assert "is broken" in refused(*t2t(rows, out, "--inputs", "{q", "--targets-column", "a"))
-    assert "inputs have no such column" in refused(
+    assert "option.invalid-template" in refused(*t2t(rows, out, "--inputs", "{q", "--targets-column", "a"))
+    assert "[column.missing]" in refused(
         *t2t(rows, out, "--inputs", "x: {q}", "--targets-column", "a", "--protect", "z")
     )
 
@@ -252,7 +252,7 @@ def test_a_dataset_of_another_version_is_named_as_one(tmp_path: Path) -> None:
             "manifest: required field missing",
         ),
         ({**facts, "settings": facts["settings"] | {"mood": 1}}, "manifest: extra fields found (mood)"),
-        ({**facts, "schema": 1}, "has schema '1' (t5prep 0.1.0); t5prep 0.1.0 reads schema 2"),
+        ({**facts, "schema": 1}, "has schema '1' (t5prep 0.1.0)"),
     ):
         (out / manifest.NAME).write_text(json.dumps(changed))
         message = refused("verify", str(out))
@@ -288,7 +288,7 @@ def test_a_full_device_is_explained(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as caught, open("/dev/full", "wb", buffering=0) as device:
         device.write(b"x")
     assert (
-        atomic_files.explain(caught.value, tmp_path)
+        str(atomic_files.write_error(caught.value, tmp_path))
         == f"No space is left for {tmp_path}. Free some space, or choose another path with --out."
     )
 

@@ -83,9 +83,7 @@ def test_a_run_is_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text("{}")
     refused = CliRunner().invoke(main, ["inspect", str(tmp_path)])
     assert refused.exit_code == 1
-    assert (
-        f"is a training run, and not a prepared dataset. To look at a run: t5prep report {tmp_path}" in refused.stderr
-    )
+    assert f"t5prep report {tmp_path} [dataset.run-folder]" in refused.stderr
 
 
 @pytest.mark.parametrize("typed", [["--help"], ["tasks"]])

@@ -23,9 +23,7 @@ def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None
     )
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert line.startswith(
-        f"Error: There is not enough memory for this: `ulimit -v` allows {megabytes:,} MiB, and 2,048 MiB"
-    )
+    assert line.startswith(f"Error: `ulimit -v` allows {megabytes:,} MiB of address space, but t5prep needs 2,048 MiB")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

@@ -48,8 +48,8 @@ def test_no_text_is_one_sentence(name: str, source: Path) -> None:
     code, output = run(name, source, ["none"])
     assert (code, output.splitlines()[-1]) == (
         1,
-        f"Error: None of the 8 rows of {source} has a text in none{'' if name == 'train' else ': empty text (8)'}. "
-        "Name the column that has it: --column NAME",
+        f"Error: No text in none in 8 rows of {source}{'' if name == 'train' else ': empty text (8)'}. "
+        "Name the column with the text: --column NAME [row.text-missing]",
     )
     code, output = run(name, source, ["pair"])
     assert code == 1

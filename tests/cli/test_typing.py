@@ -90,5 +90,5 @@ def test_who_types_at_a_terminal_is_told_how_to_end(feedback_files: None) -> Non
             [sys.executable, "-m", "t5prep.cli", "predict", "--model", "runs/feedbak"],
             stdin=stdin, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
-    assert ran.stderr.startswith("line, and end with Ctrl-D")
+    assert ran.stderr.startswith("Type one input per line, and end with Ctrl-D")
     assert "Traceback" not in ran.stderr

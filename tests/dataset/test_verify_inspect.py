@@ -73,7 +73,7 @@ def test_what_a_manifest_says_falsely_of_files_beside_it_is_found(data: Path) ->
     assert dataset_manifest.lengths
     for name, side_file in (("index", dataset_manifest.index), ("lengths", dataset_manifest.lengths)):
         resealed(data, **{name: dataclasses.replace(side_file, bytes=side_file.bytes + 1)})
-        assert f"bytes, the manifest says {side_file.bytes + 1:,}" in refused("verify", data)
+        assert f"bytes, but the manifest says {side_file.bytes + 1:,}" in refused("verify", data)
         resealed(data, **{name: side_file})
     verify(data)
 
@@ -98,7 +98,7 @@ def test_false_features_are_found(data: Path) -> None:
             "feature input_ids",
         ),
         ({"settings": masked}, "features"),
-        ({"settings": masked, "features": of_masked}, "feature attention_mask than"),
+        ({"settings": masked, "features": of_masked}, "feature attention_mask"),
     ):
         (data / manifest.NAME).write_text(dataclasses.replace(dataset_manifest, **changes).sealed().dumps())
         assert says in refused("verify", data)
@@ -181,13 +181,13 @@ def test_anything_altered_is_found(data: Path) -> None:
     (data / manifest.NAME).write_text(text.replace('"seed": 0', '"seed": 1'))
     assert "was altered" in refused("verify", data)
     (data / manifest.NAME).write_text(text.replace('"schema": 2', '"schema": 3'))
-    assert "has schema '3' (t5prep 0.1.0); t5prep 0.1.0 reads schema 2" in refused("verify", data)
+    assert "has schema '3' (t5prep 0.1.0)" in refused("verify", data)
     for broken in ("{", "[]", "7", '{"task": "mine"}', ""):
         (data / manifest.NAME).write_text(broken)
         message = refused("verify", data)
         assert "is not a t5prep manifest (it " in message, broken
     (data / manifest.NAME).unlink()
-    assert "preparing did not finish" in refused("verify", data)
+    assert "[dataset.missing-manifest]" in refused("verify", data)
 
 
 def test_inspect_shows_text_ids_and_mask(data: Path) -> None:

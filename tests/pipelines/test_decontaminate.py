@@ -154,7 +154,7 @@ def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
     _write(folder / "test.jsonl", {"a": _text(1)})
     manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(folder),), **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"id1"}
-    assert f"--decontaminate {folder}: only test is read, not train" in capsys.readouterr().err
+    assert f"--decontaminate {folder}: Reading only test, not train" in capsys.readouterr().err
     assert manifest.rejected == {"leak": 1}
     (folder / "none.jsonl").write_text('{"n": 1}\n')
     with raises(SourceError, "row.text-missing"):

@@ -191,4 +191,4 @@ def test_texts_that_the_tokenizer_does_not_know_are_not_equal(
     manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", splits={"train": 1.0}, **options, **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"plain again"}
     assert manifest.splits["train"].records == 12
-    assert f"--dedup-against {last[0]}: " in capsys.readouterr().err
+    assert f"--dedup-against {last[0]} are <unk>" in capsys.readouterr().err

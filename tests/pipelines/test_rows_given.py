@@ -153,7 +153,7 @@ def test_a_column_of_several_types_is_a_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [5, ROWS[0], [1], 1.5, []], ids=str)
 def test_anything_else_is_refused_in_a_sentence(tmp_path: Path, rows: Any) -> None:
-    with pytest.raises(UsageError, match=r"^[A-Z][^\n]+\.$"):
+    with pytest.raises(UsageError, match=r"^[A-Z][^\n]+\."):
         t5prep.prepare("text2text", source=rows, out=tmp_path / "out", **PREPARE_OPTIONS)
     assert not (tmp_path / "out").exists()
 

@@ -35,12 +35,12 @@ def test_a_task_names_what_it_needs_of_a_vocabulary(tmp_path):
     (tmp_path / "none" / "tokenizer.json").write_text(json.dumps(tokenizer_json))
     columns = ("--inputs-column", "inputs", "--targets-column", "targets")
     for options, needs, instead in (
-        ((), "marks a cut with <extra_id_1>", "--marker none"),
-        (("--marker", "none", "--keep-newlines"), "keeps newlines as <extra_id_2>", "no --keep-newlines"),
+        ((), "marks a cut with <extra_id_1>", "Use --marker none"),
+        (("--marker", "none", "--keep-newlines"), "keeps newlines as <extra_id_2>", "Remove --keep-newlines"),
     ):
         result = prepare("text2text", table, tmp_path / "none", tmp_path / "out", *columns, *options)
         assert result.exit_code == 1
         assert needs in result.output
-        assert f"has no sentinels (<extra_id_0>, or Gemma's <unused0>): take {instead}" in result.output
+        assert f"has no sentinels (<extra_id_0>, or Gemma's <unused0>). {instead}" in result.output
     result = prepare("text2text", table, tmp_path / "none", tmp_path / "out", "--marker", "none", *columns)
     assert result.exit_code == 0, result.output

@@ -34,7 +34,7 @@ def test_what_was_advised_is_not_advised_again() -> None:
         try:
             encodings.check(head, Format("text", encoding), name="a.txt")
         except SourceError as error:
-            if "It is not text in any encoding that fits." in str(error):
+            if "No other encoding fits either." in str(error):
                 return
             encoding = str(error).rpartition(" ")[2]
             assert encoding not in tried

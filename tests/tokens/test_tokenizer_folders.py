@@ -245,14 +245,14 @@ def test_padding_and_truncation_of_a_file_change_no_ids(tmp_path: Path) -> None:
             "bert",
             {},
             {"add_bos_token": False, "bos_token": "[CLS]"},
-            ("tokenizer.config-conflict", "add_bos_token", "false", "puts", "a token before"),
+            ("tokenizer.config-conflict", "add_bos_token", "false", "adds", "a token before"),
         ),
         ("roberta", {}, {"add_prefix_space": True}, ("tokenizer.config-conflict", "false", "true")),
         (
             "codet5",
             {},
             {"add_bos_token": False},
-            ("tokenizer.config-conflict", "add_bos_token", "false", "puts", "a token before"),
+            ("tokenizer.config-conflict", "add_bos_token", "false", "adds", "a token before"),
         ),
     ],
 )
@@ -280,7 +280,7 @@ def test_files_that_contradict_each_other_are_refused(
             "score",
         ),
         (lambda document: document["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
-        (lambda document: document["normalizer"]["normalizers"].pop(0), "characters"),
+        (lambda document: document["normalizer"]["normalizers"].pop(0), "their character maps differ"),
         (lambda document: document["pre_tokenizer"].update(prepend_scheme="never"), "space"),
     ],
 )

@@ -122,8 +122,8 @@ def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
     if not run.is_run(model):
         if "://" not in model and not Path(model).exists():
             raise UsageError(
-                f"The run {model} does not exist here.{paths.mistyped(model)} Train it: t5prep train --out "
-                f"{model} ... For a model of the Hub, name the data to score it on: --data DIR",
+                f"The run {model} does not exist here.{paths.mistyped(model)} For a model of the Hub, name the data to "
+                f"score it on: --data DIR. To train the run: t5prep train --out {model} ...",
                 code="run.not-found",
             )
         raise UsageError(

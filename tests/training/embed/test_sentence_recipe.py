@@ -166,7 +166,7 @@ def test_steps_that_are_not_computed_are_refused_and_a_choice_is_said(
     assert not (tmp_path / "out").exists()
     embedded(model, tmp_path / "out", pooling="mean", normalize=True)
     assert (
-        f"own recipe is {'mean pooling, ' if 'Pooling' in modules[-1][0] and step[0] != 'p' else ''}"
+        f"own recipe: {'mean pooling, ' if 'Pooling' in modules[-1][0] and step[0] != 'p' else ''}"
         in capfd.readouterr().err
     )
 

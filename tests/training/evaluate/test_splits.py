@@ -135,4 +135,4 @@ def test_a_dataset_of_another_task_is_said(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == ""
     splits._warn_of_unrelated(opened, [Dataset(tmp_path / "other")])  # type: ignore[arg-type]
     warning = capsys.readouterr().err
-    assert f"runs/one was trained on so_quality; {tmp_path / 'other'} is of text2text." in warning
+    assert f"runs/one was trained on so_quality, but {tmp_path / 'other'} is of the task text2text" in warning
