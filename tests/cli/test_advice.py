@@ -117,7 +117,6 @@ RUN_BY: dict[str, tuple[str, ...]] = {
     "t5prep/training/predict/prediction_inputs.py": ("predict", "embed"),
     "t5prep/training/predict/answer_files.py": ("predict",),
     "t5prep/training/predict/predictions.py": ("predict",),
-    "t5prep/training/trainer.py": {"--target"},  # of `prepare`, which the sentence names
     "t5prep/options/generation.py": ("predict", "eval"),
     "t5prep/training/publish/export.py": ("export",),
     "t5prep/training/settings": ("train",),

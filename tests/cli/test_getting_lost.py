@@ -120,7 +120,8 @@ def test_a_python_that_reads_no_utf_8_is_told_the_way_out(tmp_path: Path) -> Non
     assert ran.returncode == 1
     assert (
         ran.stderr
-        == "Error: This Python reads file names as ascii, not as UTF-8. Set the encoding: export PYTHONUTF8=1 [install.non-utf8-locale]\n"
+        == "Error: This Python reads file names as ascii, not as UTF-8. Set the encoding: export PYTHONUTF8=1 "
+        "[install.non-utf8-locale]\n"
     )
 
 

@@ -55,7 +55,7 @@ def test_no_text_is_one_sentence(name: str, source: Path) -> None:
     assert code == 1
     assert name == "train" or "pair is an object, whose parts are columns too, as pair.en (8)" in output
     code, output = run(name, source, ["pair.fr"])
-    assert (code, 'has no column "pair.fr"; pair is {"en": "word 0"' in output) == (1, True)
+    assert (code, 'has no column "pair.fr", because pair is {"en": "word 0"' in output) == (1, True)
 
 
 @pytest.mark.parametrize(("columns", "texts"), [(["pair.en"], 8), (["list", "n"], 24), (["pair.de", "pair.en"], 8)])
