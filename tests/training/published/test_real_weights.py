@@ -133,7 +133,7 @@ def test_only_its_buffer_is_not_used_and_only_its_head_is_drawn(model: Path) -> 
     load_weights(model, say=messages.append)
     assert messages == [
         f"Ignoring tensors of {model} that this model does not use: embeddings.position_ids.",
-        f"Drawn with seed 0, because {model} lacks them: classifier.bias, classifier.weight.",
+        f"Initializing tensors that {model} lacks, with seed 0: classifier.bias, classifier.weight.",
     ]
 
 
