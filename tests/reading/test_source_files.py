@@ -272,7 +272,7 @@ def test_what_a_card_says_of_reading_is_obeyed(
     (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
     manifest = prepared(folder, tmp_path, tokenizer=str(byt5(tmp_path / "byt5")))
     assert sorted(pairs(tmp_path / "out")) == sorted(ROWS)
-    assert ("as the card says: --" in capsys.readouterr().err) == (name != "data.tsv")
+    assert ("dataset card: --" in capsys.readouterr().err) == (name != "data.tsv")
     assert prepared(folder, tmp_path, tokenizer=str(tmp_path / "byt5"), overwrite=True) == manifest
     assert list(columns.texts(sources.resolve(str(folder)))) == [text for text, _ in ROWS]
     import datasets

@@ -55,7 +55,7 @@ def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tm
     assert report == {"best": best, "same scores": True, "same weights": True}
     lines = [json.loads(line) for line in gcs.read(f"{out}/metrics.jsonl").decode().splitlines()]
     assert {line["step"]: line["loss"] for line in lines if "loss" in line} == toy_runs.losses(local)
-    assert "Going on with" in result.stderr
+    assert "Resuming " in result.stderr
     assert (tmp_path / "run-exported" / "model.safetensors").exists()
     # A checkpoint is whole when its marker is there: nothing of it is written after the marker. Old ones went.
     written_urls = [

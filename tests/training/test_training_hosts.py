@@ -72,7 +72,7 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     processes = start(command(data, shape, tmp_path / "two", steps=steps))
     outputs = collect_stderr(processes)
     assert [process.returncode for process in processes] == [0, 0], outputs
-    assert "Going on with" in outputs[0]
+    assert "Resuming " in outputs[0]
     result = CliRunner().invoke(
         cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False
     )

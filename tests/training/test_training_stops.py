@@ -77,10 +77,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
     ):
         trainer.train(config)
     assert not Path(config.out).exists()
-    assert (
-        f"{run_path} gives its shape alone, for weights=random. To begin with its weights: --set"
-        in capsys.readouterr().err
-    )
+    assert f"Using only the architecture of {run_path}, because weights=random." in capsys.readouterr().err
 
 
 def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, shape: str) -> None:
