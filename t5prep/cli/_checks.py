@@ -379,7 +379,7 @@ def bucket_findings(uri: str) -> Iterator[Finding]:
         count = len(gcs.objects(uri))
     except OutputError as error:
         create = f"gcloud storage buckets create gs://{bucket} --location=REGION"
-        yield Finding("bucket: list", "wrong", str(error), create if "There is no bucket" in str(error) else "")
+        yield Finding("bucket: list", "wrong", str(error), create if error.code == "bucket.not-found" else "")
         return
     yield Finding("bucket: list", "ok", f"{gcs.identity()} sees {count:,} objects under {uri}")
     for operation, outcome, act in (

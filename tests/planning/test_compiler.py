@@ -1,6 +1,7 @@
 """The real TPU compiler, on this machine: every chip compiles a toy, says what does not fit, and is asked only once."""
 
 import dataclasses
+import importlib.metadata
 import os
 import types
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_the_table_holds_the_memory_that_the_compiler_knows(chip, monkeypatch):
 def test_what_is_missing_or_unknown_is_one_sentence(monkeypatch):
     module = module_of(product, (256, 256), (256, 256))
     odd = dataclasses.replace(CHIPS["v5e"], topology="v99:1x1")
-    with raises(UsageError, "plan.unsupported-topology", "0.0.51", "v99:1x1"):
+    with raises(UsageError, "plan.unsupported-topology", importlib.metadata.version("libtpu"), "v99:1x1"):
         compiled.compile_module(module, chip=odd)
     with raises(T5prepError, "step.compilation-failure", "v5e"):
         compiled._read({"error": "INVALID_ARGUMENT: no module"}, chip=CHIPS["v5e"], topology="v5e:1x1")
@@ -162,7 +163,9 @@ def test_a_compiler_that_says_no_cycles_is_named_and_the_rest_is_answered(monkey
 
 def test_memory_that_is_needed_and_said_in_other_words_names_the_version():
     compiler_output = {"error": "RESOURCE_EXHAUSTED: it takes too much\nmore"}
-    with raises(T5prepError, "device.insufficient-memory", "0.0.51", "RESOURCE_EXHAUSTED", "v5e"):
+    with raises(
+        T5prepError, "device.insufficient-memory", importlib.metadata.version("libtpu"), "RESOURCE_EXHAUSTED", "v5e"
+    ):
         compiled._read(compiler_output, chip=CHIPS["v5e"], topology="v5e:1x1")
 
 
