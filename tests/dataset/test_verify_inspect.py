@@ -269,4 +269,4 @@ def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them()
 @pytest.mark.extra("seeds")
 def test_another_tokenizer_is_refused(data: Path, shared_data: Path) -> None:
     tokenizer_path = shared_data / "t5_tokenizer/spiece.model"
-    assert "is not the tokenizer of these records" in refused("inspect", data, "--tokenizer", tokenizer_path)
+    assert "[tokenizer.dataset-mismatch]" in refused("inspect", data, "--tokenizer", tokenizer_path)
