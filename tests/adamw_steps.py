@@ -7,7 +7,7 @@ import tensorflow as tf
 from torch_steps import DECAY, RATE, STEPS
 
 from t5prep.training.model.weight_layout import weight_layouts
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.optimizer import AdamW
 from t5prep.training.step.step import TrainStep
 

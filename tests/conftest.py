@@ -116,7 +116,7 @@ def lowered_once(shared: Path) -> Iterator[None]:
 
 def _meaning(function: Any) -> Any:
     """Return what decides the program of a function, to be compared by its repr."""
-    from t5prep.training.settings import config as configs
+    from t5prep.training.settings import train_config
     from t5prep.training.step.step import TrainStep
 
     if isinstance(function, functools.partial):
@@ -125,10 +125,18 @@ def _meaning(function: Any) -> Any:
         return function
     if isinstance(step := getattr(function, "__self__", None), TrainStep):
         # What changes no loss, and what is said by a step's argument, its rate; of an update, what changes the gradients alone.
-        free = {*configs.FREE, *configs.OF_EVALUATION, "steps", "epochs", "schedule", "warmup", "learning_rate"}
+        free = {
+            *train_config.FREE,
+            *train_config.OF_EVALUATION,
+            "steps",
+            "epochs",
+            "schedule",
+            "warmup",
+            "learning_rate",
+        }
         if function.__name__ == "update":
             free |= {"accumulate", "dropout", "label_smoothing", "z_loss"}
-        unasked = {name: getattr(configs.TrainConfig(), name) for name in free}
+        unasked = {name: getattr(train_config.TrainConfig(), name) for name in free}
         step = dataclasses.replace(step, settings=dataclasses.replace(step.settings, **unasked))
     cells = [_meaning(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
     # Several functions inside of one have the same name.

@@ -48,7 +48,7 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
 
 def _settings() -> str:
     """Return the table of what `--set` takes."""
-    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.train_config import TrainConfig
 
     rows = ["| `--set` | what it is | default |", "|---|---|---|"]
     for field in dataclasses.fields(TrainConfig):

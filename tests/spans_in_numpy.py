@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from t5prep.tokens.span_corruption import DENSITY, MEAN_SPAN, spans
+from t5prep.tokens.noise_spans import DENSITY, MEAN_SPAN, spans
 
 
 def corrupt(

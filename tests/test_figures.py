@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import readme
 
-from t5prep.training.settings import config
+from t5prep.training.settings import train_config
 from t5prep.training.step import schedules
 
 SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ DUPLICATES = (readme.ROOT / "docs" / "preparing" / "duplicates-and-filters.md").
 
 def _scores(recipe: str) -> list[str]:
     """Return the numbers with a decimal point in the first line of a recipe, which says its score."""
-    return re.findall(r"\d+\.\d+", config.recipes()[recipe])
+    return re.findall(r"\d+\.\d+", train_config.recipes()[recipe])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def _rows_of(corpus: str) -> dict[str, list[str]]:
 
 
 def test_what_fits_by_the_trainers_own_optimizer_names_it() -> None:
-    assert config.build({}).optimizer == "adafactor"
+    assert train_config.build({}).optimizer == "adafactor"
     assert "with `--set optimizer=adafactor` it fits a v2-8" in SYSTEMS
 
 

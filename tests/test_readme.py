@@ -22,7 +22,7 @@ from small_corpora import by_id, prepared, write_csv
 from t5prep.cli import main
 from t5prep.sources import sample
 from t5prep.tasks import registry
-from t5prep.training.settings import config
+from t5prep.training.settings import train_config
 
 SHELL = readme.codes("sh")
 ARTICLES = [
@@ -158,7 +158,7 @@ def test_recipes_that_are_named_are_there() -> None:
     recipe_names = re.findall(r"--recipe (\w+)", readme.TEXT)
     assert len(recipe_names) >= 6
     for name in recipe_names:
-        config.read_recipe(name)
+        train_config.read_recipe(name)
 
 
 def test_make_takes_what_is_said_to_it() -> None:

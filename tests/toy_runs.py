@@ -11,7 +11,7 @@ from typing import Any
 
 import small_corpora
 
-from t5prep.training.settings.config import TrainConfig, build
+from t5prep.training.settings.train_config import TrainConfig, build
 
 SHAPE = {
     "model_type": "t5",
@@ -93,7 +93,7 @@ def create_run(out: Path, manifest: Any, *, data: str = "data") -> str:
     """A run on a prepared dataset with one checkpoint of random weights, without training."""
     from t5prep.tokens import loading
     from t5prep.training.model.weights import random_weights
-    from t5prep.training.run import checkpoint, run
+    from t5prep.training.run import checkpoints, run
 
     words = loading.load("sample:")
     shape = dataclasses.replace(run.TINY, vocab_size=words.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
@@ -101,8 +101,8 @@ def create_run(out: Path, manifest: Any, *, data: str = "data") -> str:
     dataset: Any = types.SimpleNamespace(manifest=manifest, path_of=lambda name: f"{data}/{name}")
     run.begin(str(out), config=settings, shape=shape, tokenizer=words, datasets=[dataset])
     data_state = [{"uri": data, "task": manifest.settings.task, "digest": manifest.digest}]
-    state = checkpoint.State(step=1, config=dataclasses.asdict(settings), data=data_state, tokenizer="", metric="loss")
-    checkpoint.save(str(out), writer(random_weights(shape)), state=state, keep=1)
+    state = checkpoints.State(step=1, config=dataclasses.asdict(settings), data=data_state, tokenizer="", metric="loss")
+    checkpoints.save(str(out), writer(random_weights(shape)), state=state, keep=1)
     return str(out)
 
 

@@ -39,11 +39,22 @@ from t5prep.version import __version__
 
 # Section of `--help` → its commands, in the order in which a user needs them → their modules in this package.
 SECTIONS = {
-    "Prepare": {"prepare": "prepare", "tasks": "tasks", "filter": "tasks", "tokenizer": "tokenizer"},
-    "Look": dict.fromkeys(("inspect", "why", "table", "report", "explore", "diff", "verify"), "dataset"),
-    "Train": {"plan": "plan", "train": "train", "eval": "predict", "predict": "predict", "embed": "embed"},
-    "Share": {"upload": "dataset", "export": "publish", "push": "publish"},
-    "Machine": dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
+    "Prepare": {
+        "prepare": "prepare_command",
+        "tasks": "task_commands",
+        "filter": "task_commands",
+        "tokenizer": "tokenizer_commands",
+    },
+    "Look": dict.fromkeys(("inspect", "why", "table", "report", "explore", "diff", "verify"), "dataset_commands"),
+    "Train": {
+        "plan": "plan_command",
+        "train": "train_command",
+        "eval": "predict_commands",
+        "predict": "predict_commands",
+        "embed": "embed_command",
+    },
+    "Share": {"upload": "dataset_commands", "export": "export_commands", "push": "export_commands"},
+    "Machine": dict.fromkeys(("doctor", "cache", "completion"), "machine_commands"),
 }
 COMMANDS = {command: module for section in SECTIONS.values() for command, module in section.items()}
 
@@ -216,7 +227,7 @@ def _advised(error: click.UsageError, group: click.Context) -> str:
     options = {name for parameter in context.command.params for name in parameter.opts}
     arguments: list[str] = group.meta[_output.ARGUMENTS]
     if isinstance(error, click.NoSuchOption) and "--set" in options:
-        from t5prep.training.settings.config import TrainConfig
+        from t5prep.training.settings.train_config import TrainConfig
 
         setting = error.option_name.lstrip("-").replace("-", "_")
         if setting in {field.name for field in dataclasses.fields(TrainConfig)}:

@@ -15,13 +15,13 @@ def need_tensorflow() -> None:
 
 def recipe_names(context: click.Context, option: click.Parameter, prefix: str) -> list[str]:
     """Return the recipes that begin with `prefix`, for the shell completion of `--recipe`."""
-    from t5prep.training.settings.config import recipes
+    from t5prep.training.settings.train_config import recipes
 
     return [name for name in recipes() if name.startswith(prefix)]
 
 
 def setting_names(context: click.Context, option: click.Parameter, prefix: str) -> list[str]:
     """Return the settings that begin with `prefix`, each with its `=`, for the shell completion of `--set`."""
-    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.train_config import TrainConfig
 
     return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(prefix)]

@@ -157,8 +157,8 @@ def step_of(request: Step, devices: list["jax.Device"]) -> tuple["Program", Figu
     from t5prep.training.model.architecture import config_of
     from t5prep.training.runtime.layout import arrange
     from t5prep.training.runtime.programs import step_program
-    from t5prep.training.settings.config import TrainConfig
     from t5prep.training.settings.padding import Padding
+    from t5prep.training.settings.train_config import TrainConfig
 
     shape, settings = config_of(request["shape"]), TrainConfig(**request["settings"])
     layout = arrange(devices, shard=request["shard"])

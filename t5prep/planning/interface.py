@@ -20,7 +20,7 @@ from t5prep.planning.lengths import Choice
 from t5prep.planning.question import Answer, Question
 from t5prep.planning.report import Epoch
 from t5prep.training import need_tensorflow
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 # The TPU of a plan without --tpu, and those of a sweep: one host of each kind that TensorFlow trains on.
 TPU, SWEEP = "v5e-8", ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
@@ -84,7 +84,7 @@ def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Questi
         data=prepared,
         lengths=(options.input_length, options.target_length),
         packed=options.packed,
-        settings=[configs.read_recipe(options.recipe) if options.recipe else {}, options.settings or {}],
+        settings=[train_config.read_recipe(options.recipe) if options.recipe else {}, options.settings or {}],
     )
     return [dataclasses.replace(question, embed=options.embed) for question in all_questions], prepared
 

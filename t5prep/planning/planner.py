@@ -10,10 +10,10 @@ from t5prep.planning import lengths as planner
 from t5prep.planning.chips import parse
 from t5prep.planning.extending import Ask
 from t5prep.planning.lengths import Choice
-from t5prep.planning.models import shape_of
+from t5prep.planning.model_shapes import shape_of
 from t5prep.planning.question import Answer, Question, ask
 from t5prep.training.model.architecture import training_flops, with_target
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 from t5prep.training.settings.padding import Padding
 
 # Default lengths of inputs and targets. T5 was trained with 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning
@@ -36,7 +36,7 @@ def questions(
     `lengths` are those of inputs and targets; None means the dataset's, or LENGTHS. Each of `settings` overrides the ones
     before it. Raises UsageError.
     """
-    config = configs.build(*settings)
+    config = train_config.build(*settings)
     name = model or config.model
     if not name:
         raise UsageError(

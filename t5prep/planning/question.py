@@ -20,9 +20,9 @@ from t5prep.planning.compiled import Compiled
 from t5prep.training.model.architecture import Config, training_flops, with_classes
 from t5prep.training.model.switches import turned_off
 from t5prep.training.model.weight_layout import weight_layouts
-from t5prep.training.settings import config
-from t5prep.training.settings.config import FREE, TrainConfig
+from t5prep.training.settings import train_config
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import FREE, TrainConfig
 
 # Settings of a run that do not change the program of its step. They are left out of an answer's key in the cache.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
@@ -273,7 +273,7 @@ def _source() -> list[str]:
 
     A change of the code therefore makes all cached answers invalid. Raises UsageError without TensorFlow.
     """
-    folders = (Path(config.__file__).parents[1], Path(__file__).parent)
+    folders = (Path(train_config.__file__).parents[1], Path(__file__).parent)
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     for name in ("tensorflow", "tensorflow-cpu"):

@@ -20,7 +20,7 @@ from t5prep.preparation import record_counts
 from t5prep.preparation.spills import ENTRY, Columns, Rows
 from t5prep.tasks.targets import target_of
 from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
-from t5prep.tokens import denoisers, masking, ragged, span_corruption
+from t5prep.tokens import denoisers, masking, noise_spans, ragged
 from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
@@ -120,10 +120,8 @@ def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Lay
     """Return the layout that the settings and the task request."""
     record_format = format_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
     if isinstance(task.spans, Spans):
-        length, _ = span_corruption.lengths(settings.input_length, **task.spans._asdict())
-        special = functools.partial(
-            span_corruption.corrupt, first_sentinel=tokenizer.sentinel(0), eos_id=tokenizer.eos_id
-        )
+        length, _ = noise_spans.lengths(settings.input_length, **task.spans._asdict())
+        special = functools.partial(noise_spans.corrupt, first_sentinel=tokenizer.sentinel(0), eos_id=tokenizer.eos_id)
         corrupt = functools.partial(special, **task.spans._asdict())
         hide = functools.partial(_in_chunks, length=length, seed=settings.seed, corrupt=corrupt)
         return HiddenSpans(record_format, hide, tokenizer.unk_id)
@@ -261,8 +259,8 @@ def _in_chunks(
     corrupt: Callable[..., tuple[np.ndarray, np.ndarray]],
 ) -> Iterator[Hidden]:
     """Yield rows of `length` tokens of the documents, in order, with spans hidden by `corrupt`."""
-    for ids, tokens in span_corruption.chunks(documents, length=length):
-        corrupted_sides = corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))
+    for ids, tokens in noise_spans.chunks(documents, length=length):
+        corrupted_sides = corrupt(tokens, keys=noise_spans.keys(ids, seed=seed))
         yield Hidden(ids, [tokens.shape[1]] * len(ids), *map(ragged.full, corrupted_sides))
 
 

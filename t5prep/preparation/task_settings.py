@@ -32,7 +32,7 @@ from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.targets import TARGETS, ClassTarget, HeadTarget, target_of
 from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
-from t5prep.tokens import denoisers, masking, span_corruption
+from t5prep.tokens import denoisers, masking, noise_spans
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
@@ -199,9 +199,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
     spans = SENTINELS if isinstance(task.spans, Mixture) else 0  # a mixture of denoisers uses all sentinels
     if isinstance(task.spans, Spans):
         span_options = task.spans._asdict()
-        spans = span_corruption.spans(
-            span_corruption.lengths(settings.input_length, **span_options)[0], **span_options
-        )[1]
+        spans = noise_spans.spans(noise_spans.lengths(settings.input_length, **span_options)[0], **span_options)[1]
     for needed, purpose, instead in (
         (2 * (settings.marked and not task.spans), "marks a cut with <extra_id_1>", "Use --marker none"),
         (
@@ -258,7 +256,7 @@ def _target_length(task: ChosenTask, input_length: int) -> int:
     if isinstance(task.spans, Mixture):
         return max(denoisers.lengths(input_length, denoiser)[1] for denoiser in task.spans.denoisers)
     assert task.spans is not None
-    return span_corruption.lengths(input_length, **task.spans._asdict())[1]
+    return noise_spans.lengths(input_length, **task.spans._asdict())[1]
 
 
 # Checks of the beginning of a source, before work that would be wasted; and label names from the source.

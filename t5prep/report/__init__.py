@@ -22,7 +22,7 @@ def write(
 
     Raises DatasetError, TokenizerError, UsageError, OutputError, and ModuleNotFoundError without the extra `report`.
     """
-    from t5prep.report import dataset, training_report  # imported here, because jinja2 and matplotlib are an extra
+    from t5prep.report import dataset_page, training_report  # imported here, because jinja2 and matplotlib are an extra
 
     if training_report.is_run(data):
         page = training_report.page(data, answers=answers)
@@ -37,7 +37,7 @@ def write(
             code="dataset.not-found",
         )
     else:
-        page = dataset.page(data, tokenizer=tokenizer)
+        page = dataset_page.page(data, tokenizer=tokenizer)
     path = Path(out)
     write_page(path, page)
     return path

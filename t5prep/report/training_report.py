@@ -21,8 +21,8 @@ from t5prep.report import charts, pages
 from t5prep.training.model.architecture import read_config
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.objectives import lower_is_better
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
 # Metrics with a curve, in this order, beside the metric that selects the best checkpoint. Other metrics are rows of a
@@ -356,9 +356,9 @@ def nearest_recipe(settings: JSONObject) -> Nearest:
     [('batch', 128, 64)]
     """
     candidates = [Nearest("", _differing(settings, {}))]
-    for name in configs.recipes():
+    for name in train_config.recipes():
         try:
-            recipe = configs.read_recipe(name)
+            recipe = train_config.read_recipe(name)
         except UsageError:
             continue
         candidates.append(Nearest(name, _differing(settings, recipe)))

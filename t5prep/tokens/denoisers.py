@@ -1,6 +1,6 @@
 """Hide spans in several ways, one for each row: UL2's mixture of denoisers (Tay et al. 2022).
 
-A denoiser hides short or long spans, few tokens or half of them, by `span_corruption`. Or it hides the end of the text, which the
+A denoiser hides short or long spans, few tokens or half of them, by `noise_spans`. Or it hides the end of the text, which the
 model continues; this needs no sentinels. A text before the input, the mode, tells the model which denoiser was used.
 
     tokens   Thank you for inviting me to your party last week
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from t5prep.errors import UsageError
 from t5prep.tasks.task import Denoiser
-from t5prep.tokens import ragged, span_corruption
+from t5prep.tokens import noise_spans, ragged
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -46,7 +46,7 @@ def lengths(inputs_length: int, denoiser: Denoiser, *, mode_length: int = 0) -> 
     room = inputs_length - mode_length
     if denoiser.mean_span:
         hide = {"density": denoiser.density, "mean_span": denoiser.mean_span}
-        return span_corruption.lengths(room, **hide, fewer=True)
+        return noise_spans.lengths(room, **hide, fewer=True)
     if room < 2:
         raise UsageError(
             f"Inputs of {inputs_length} tokens are too short to corrupt. Use an input length of "
@@ -77,13 +77,13 @@ class Denoise:
         self._lengths = [lengths(inputs_length, denoiser, mode_length=len(mode))[0] for denoiser, mode in modes]
 
     def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
-        """Yield the rows of `documents` in order, several at a time. documents: see `span_corruption.chunks`."""
+        """Yield the rows of `documents` in order, several at a time. documents: see `noise_spans.chunks`."""
         ids: list[str] = []
         rows: list[NDArray[np.int32]] = []
         for id, tokens in self._rows(documents):
             ids.append(id)
             rows.append(tokens)
-            if len(ids) == span_corruption.ROWS:
+            if len(ids) == noise_spans.ROWS:
                 yield self._hidden(ids, rows)
                 ids, rows = [], []
         if ids:
@@ -131,9 +131,9 @@ class Denoise:
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         denoiser = self._denoisers[number]
         if denoiser.mean_span:
-            keys = span_corruption.keys(ids, seed=self._seed)
+            keys = noise_spans.keys(ids, seed=self._seed)
             density, mean = denoiser.density, denoiser.mean_span
-            return span_corruption.corrupt(tokens, keys=keys, density=density, mean_span=mean, **self._special)
+            return noise_spans.corrupt(tokens, keys=keys, density=density, mean_span=mean, **self._special)
         ends = np.full((len(tokens), 1), self._special["eos_id"], np.int32)
         prefix_length = tokens.shape[1] - _end(tokens.shape[1], denoiser)
         return np.hstack([tokens[:, :prefix_length], ends]), np.hstack([tokens[:, prefix_length:], ends])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from t5prep.errors import TokenizerError, UsageError
-from t5prep.tokens import ragged, span_corruption
+from t5prep.tokens import noise_spans, ragged
 from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
@@ -56,9 +56,9 @@ class Mask:
         self._length = inputs_length - len(self._first) - len(self._last)
 
     def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
-        """Yield the rows of `documents` in order, several at a time. documents: see `span_corruption.chunks`."""
-        for ids, tokens in span_corruption.chunks(documents, length=self._length):
-            inputs, labels = self.hide(tokens, span_corruption.keys(ids, seed=self._seed))
+        """Yield the rows of `documents` in order, several at a time. documents: see `noise_spans.chunks`."""
+        for ids, tokens in noise_spans.chunks(documents, length=self._length):
+            inputs, labels = self.hide(tokens, noise_spans.keys(ids, seed=self._seed))
             edge = np.full((len(tokens), 1), NO_TARGET, np.int32)
             first, last = (np.tile(frame_ids, (len(tokens), 1)) for frame_ids in (self._first, self._last))
             inputs = np.hstack([first, inputs, last])
@@ -68,7 +68,7 @@ class Mask:
     def hide(self, tokens: NDArray[np.int32], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return rows with hidden tokens, and their targets: int32[n, length] each. The last tokens of documents stay.
 
-        tokens: int32[n, length]; keys: uint64[n], see `span_corruption.keys`.
+        tokens: int32[n, length]; keys: uint64[n], see `noise_spans.keys`.
         """
         length = tokens.shape[1]
         order, way, random_numbers = (_draw(keys, length, part) for part in range(3))

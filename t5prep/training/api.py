@@ -13,8 +13,8 @@ from t5prep.options.models import EmbedOptions, EvaluateOptions, PredictOptions,
 from t5prep.sources import Resolved, memory
 from t5prep.training import need_tensorflow
 from t5prep.training.predict.prediction_inputs import INPUT, STDIN
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from t5prep.training.embed.embedding import Embedded
@@ -81,8 +81,8 @@ def configuration(
     """Return the settings of a run. `settings` override the arguments, and these override the recipe. Raises UsageError."""
     places = (data,) if isinstance(data, str) else tuple(data)
     arguments = {"data": places, "out": out, "model": model, "tokenizer": tokenizer}
-    return configs.build(
-        configs.read_recipe(recipe) if recipe else {},
+    return train_config.build(
+        train_config.read_recipe(recipe) if recipe else {},
         {key: value for key, value in arguments.items() if value},
         settings or {},
     )
@@ -113,7 +113,7 @@ def train(
         recipe: The name of a recipe (`t5prep train --settings` lists them), or a TOML file.
         tokenizer: The tokenizer, if the one that the manifest names no longer exists.
         settings: Single settings that override the recipe's, such as `{"epochs": 2, "batch": 64}`: the fields of
-            `t5prep.training.settings.config.TrainConfig`.
+            `t5prep.training.settings.train_config.TrainConfig`.
         tpu: The name of a TPU, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
         replicas: The number of logical CPU devices, for tests.

@@ -19,8 +19,8 @@ from t5prep.training.runtime.layout import Layout, arrange
 from t5prep.training.runtime.programs import METRICS
 from t5prep.training.runtime.state import Variables, begin
 from t5prep.training.settings import checks
-from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import dtype_of
 from t5prep.training.trainer import first_weights
 

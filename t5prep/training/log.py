@@ -20,7 +20,7 @@ import tensorflow as tf
 from t5prep.errors import OutputError
 from t5prep.io import paths
 from t5prep.io.progress import duration
-from t5prep.training.run.checkpoint import reason, write_text
+from t5prep.training.run.checkpoints import reason, write_text
 from t5prep.training.runtime import hosts
 
 SELDOM = 10.0  # seconds between two lines

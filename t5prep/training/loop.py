@@ -26,12 +26,12 @@ from t5prep.io import atomic_files
 from t5prep.io import signals as io_signals
 from t5prep.training.evaluate.validation import Validation
 from t5prep.training.log import CURVES, RunLog, say
-from t5prep.training.run.checkpoint import State
 from t5prep.training.run.checkpoint_tensors import CheckpointWriter
+from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime import hosts
 from t5prep.training.runtime.programs import METRICS
 from t5prep.training.runtime.state import Step, Variables
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from t5prep.training.publish.pushes import CheckpointPushes

@@ -24,18 +24,17 @@ from t5prep.training.model.architecture import Config, ModelConfig, training_flo
 from t5prep.training.model.lora import adapter_layouts, parameters
 from t5prep.training.model.weights import draw
 from t5prep.training.published.stored import Array
-from t5prep.training.run import adapters, checkpoint_tensors, run
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run import adapters, checkpoint_tensors, checkpoints, run
 from t5prep.training.run.checkpoint_tensors import CheckpointWriter
+from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime import compiling, hosts, matrix_peak
 from t5prep.training.runtime.compiling import place_of
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import begin, put_weights, with_copies
 from t5prep.training.settings import checks
-from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step import memory_advice
 from t5prep.training.step.step import checkpoint_bytes, dtype_of, schedule_of, shape_of
 

@@ -38,7 +38,7 @@ def tensorflow_step():
     from t5prep.training.runtime.devices import open_layout
     from t5prep.training.runtime.programs import step_program
     from t5prep.training.runtime.state import Variables, begin, put_rows
-    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.train_config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
     config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)

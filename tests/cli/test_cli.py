@@ -39,8 +39,8 @@ def test_help_and_versions_load_nothing_heavy() -> None:
 
 def test_a_crash_shows_where_it_was() -> None:
     code = (
-        "import ctypes; from t5prep.cli import main; import t5prep.cli.tasks as tasks\n"
-        "tasks.tasks_command.callback = lambda **options: ctypes.string_at(0)\nmain(['tasks'])"
+        "import ctypes; from t5prep.cli import main; from t5prep.cli import task_commands\n"
+        "task_commands.tasks_command.callback = lambda **options: ctypes.string_at(0)\nmain(['tasks'])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == -signal.SIGSEGV

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import t5prep
 from t5prep.cli import main
-from t5prep.cli.prepare import of_task
+from t5prep.cli.prepare_command import of_task
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.options.fields import build, flag, leaves, sentence

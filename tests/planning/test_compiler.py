@@ -12,9 +12,9 @@ from raised import raises
 from t5prep.errors import T5prepError, UsageError
 from t5prep.planning import compiled, compiler, report
 from t5prep.planning.chips import CHIPS, GIB, parse
-from t5prep.planning.models import MODELS
+from t5prep.planning.model_shapes import MODELS
 from t5prep.planning.question import Answer, Question
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
@@ -94,7 +94,7 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
     from t5prep.training.model.weight_layout import weight_layouts
     from t5prep.training.runtime import probe
     from t5prep.training.runtime.lowering import lower
-    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.train_config import TrainConfig
     from t5prep.training.step.optimizer import AdamW
     from t5prep.training.step.step import TrainStep, batch_specs
 

@@ -8,10 +8,10 @@ from t5prep.planning import extending, interface
 from t5prep.planning import question as question_module
 from t5prep.planning.chips import GIB, parse
 from t5prep.planning.compiled import Compiled
-from t5prep.planning.models import MODELS
+from t5prep.planning.model_shapes import MODELS
 from t5prep.planning.question import Answer, Question
 from t5prep.training.model.architecture import with_classes
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 pytestmark = pytest.mark.extra("libtpu")
 

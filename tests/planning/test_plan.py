@@ -18,12 +18,12 @@ from t5prep.planning import compiled as compiled_module
 from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.lengths import Shape
-from t5prep.planning.models import MODELS, shape_of
+from t5prep.planning.model_shapes import MODELS, shape_of
 from t5prep.planning.question import Answer, Question, ask, check
 from t5prep.training.model.architecture import Config, training_flops
 from t5prep.training.model.weight_layout import weight_layouts
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 
 TINY = {"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": 512}
 
@@ -342,12 +342,12 @@ def test_replicas_and_every_option_compile(tiny):
 
 def _toy_of(recipe: str) -> tuple[Config, TrainConfig]:
     """Return a narrow model of the recipe's kind, and the recipe's settings."""
-    recipe_settings = configs.read_recipe(recipe)
+    recipe_settings = train_config.read_recipe(recipe)
     like = [name for name in sorted(MODELS, key=len) if name in recipe_settings["model"]] or ["t5-v1_1-small"]
     published = MODELS["bert-base-uncased" if recipe == "tiny_bert" else like[-1]]
     toy = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4}
     overrides = {name: value for name, value in toy.items() if hasattr(published, name)}
-    return dataclasses.replace(published, vocab_size=512, **overrides), configs.build(recipe_settings)
+    return dataclasses.replace(published, vocab_size=512, **overrides), train_config.build(recipe_settings)
 
 
 def _computed(recipe: str) -> set[str]:
@@ -363,7 +363,7 @@ def _computed(recipe: str) -> set[str]:
 
 def _recipes_that_compute_most() -> list[str]:
     """Return the recipes without those whose step computes nothing that the step of another one does not."""
-    computed = {name: _computed(name) for name in configs.recipes()}
+    computed = {name: _computed(name) for name in train_config.recipes()}
     selected_recipes: list[str] = []
     for name in sorted(computed, key=lambda name: (-len(computed[name]), name)):
         if not any(computed[name] <= computed[recipe] for recipe in selected_recipes):

@@ -28,7 +28,7 @@ from t5prep.preparation.sort_blocks import BlockSorter, BlockTotals
 from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
 from t5prep.tasks import registry
-from t5prep.tokens import loading, span_corruption
+from t5prep.tokens import loading, noise_spans
 
 COLUMNS = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
 
@@ -317,7 +317,7 @@ def rebuilt(records, tokenizer):
 
 def check_documents(path, out, tokenizer, *, texts, **choices):
     chosen = settings("span_corruption", **choices)
-    raw, targets = span_corruption.lengths(chosen.input_length)
+    raw, targets = noise_spans.lengths(chosen.input_length)
     read, written = written_shards(path, out, chosen, tokenizer)
     document_counts = Counter(tuple(document) for shard in read for document in rebuilt(shard, tokenizer))
     assert document_counts == Counter(tuple(tokenizer.encode(text)) for text in texts)
@@ -380,12 +380,14 @@ def test_labels_of_masked_tokens_are_as_many_as_inputs():
 def test_the_command_line_gives_targets_the_length_that_inputs_need(tmp_path, input_length, target_length):
     from click.testing import CliRunner
 
-    from t5prep.cli import prepare
+    from t5prep.cli import prepare_command
     from t5prep.dataset import manifest
 
     source = questions(tmp_path / "rows.jsonl")
     choices = ["--source", str(source), "--tokenizer", "sample:", "--input-length", str(input_length), "--workers", "1"]
-    result = CliRunner().invoke(prepare.prepare_command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        prepare_command.prepare_command, ["span_corruption", *choices, "--out", str(tmp_path / "out")]
+    )
     assert result.exit_code == 0, result.output
     chosen = manifest.load(tmp_path / "out").settings
     assert (chosen.input_length, chosen.target_length) == (input_length, target_length)

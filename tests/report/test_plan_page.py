@@ -15,10 +15,10 @@ from t5prep.planning import interface, report
 from t5prep.planning.chips import GIB, parse
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.interface import Plan
-from t5prep.planning.models import MODELS
+from t5prep.planning.model_shapes import MODELS
 from t5prep.planning.question import Answer, Question
-from t5prep.report import plan as page
-from t5prep.training.settings.config import TrainConfig
+from t5prep.report import plan_page
+from t5prep.training.settings.train_config import TrainConfig
 
 OPERATIONS = {"gradient: einsum": 600_000, "einsum": 300_000, **{f"kind {n}": 10_000 - n for n in range(14)}}
 
@@ -35,7 +35,7 @@ def a_plan(tpu: str = "v5e-8", *, fits: bool = True, model: str = "t5-base", row
 
 
 def written(plans: list[Plan], out: Path) -> str:
-    page.write(plans, out=out)
+    plan_page.write(plans, out=out)
     return out.read_text(encoding="utf-8")
 
 
@@ -75,7 +75,7 @@ def test_a_name_is_only_text(tmp_path: Path) -> None:
 def test_it_replaces_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with raises(OutputError, "output.foreign-file"):
-        page.write([a_plan()], out=tmp_path / "manifest.json")
+        plan_page.write([a_plan()], out=tmp_path / "manifest.json")
     assert (tmp_path / "manifest.json").read_text() == "{}"
     written([a_plan()], tmp_path / "plan.html")
     written([a_plan(rows=9)], tmp_path / "plan.html")

@@ -18,7 +18,7 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.report import training_report
 from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.settings import config
+from t5prep.training.settings import train_config
 
 EVIL = "<script>alert('x')</script>"
 
@@ -206,7 +206,7 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     run_folder = tmp_path / "own"
     shutil.copytree(run, run_folder)
     recipe = {
-        **json.loads(config.dumps(config.build(config.read_recipe("tiny")))),
+        **json.loads(train_config.dumps(train_config.build(train_config.read_recipe("tiny")))),
         "batch": 64,
         "eval_split": "validation",
     }

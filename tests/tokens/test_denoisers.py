@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import test_span_corruption_rows as rows_of
+import test_noise_spans_rows as rows_of
 from raised import raises
 from unpacked_records import restore
 
@@ -13,7 +13,7 @@ from t5prep.errors import UsageError
 from t5prep.sources import sample
 from t5prep.tasks.corpora.ul2 import DENOISERS
 from t5prep.tasks.task import Denoiser
-from t5prep.tokens import denoisers, ragged, span_corruption
+from t5prep.tokens import denoisers, noise_spans, ragged
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 TOKENIZER = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
@@ -45,7 +45,7 @@ def original(number, inputs, labels):
 
 
 def test_no_token_is_lost_and_every_way_is_taken(monkeypatch):
-    monkeypatch.setattr(span_corruption, "ROWS", 5)
+    monkeypatch.setattr(noise_spans, "ROWS", 5)
     sizes = [3, 700, 0, 41, 1, 900, 260] * 20
     denoise, rows = denoised(sizes)
     counts = Counter(denoise.number_of(name) for name, _, _ in rows)
@@ -80,7 +80,7 @@ def test_rows_are_as_full_as_sentinels_allow(denoiser, inputs_length):
         assert raw - (targets - 1) + 1 == inputs_length - 4
         assert targets - 1 == round(raw / 4)
         return
-    hidden, spans = span_corruption.spans(raw, density=denoiser.density, mean_span=denoiser.mean_span)
+    hidden, spans = noise_spans.spans(raw, density=denoiser.density, mean_span=denoiser.mean_span)
     inputs = raw - hidden + spans + 1
     assert inputs <= inputs_length - 4
     assert spans <= SENTINELS

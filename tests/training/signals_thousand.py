@@ -147,8 +147,8 @@ def check(folder: Path, count: int = 1000, seed: int = 0) -> tuple[collections.C
     if not (folder / "rows.jsonl").exists():
         lay(folder)
     for module in (
-        "t5prep.cli.train",
-        "t5prep.cli.predict",
+        "t5prep.cli.train_command",
+        "t5prep.cli.predict_commands",
         "t5prep.training.trainer",
         "t5prep.training.predict.predictions",
     ):

@@ -20,13 +20,12 @@ from t5prep.training import trainer
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import load_config, random_weights
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import run
+from t5prep.training.run import checkpoints, run
 from t5prep.training.runtime.compiling import CompiledStep
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import Variables
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import optimizer_of
 
 CASES = 60
@@ -105,9 +104,11 @@ def test_no_damaged_run_ends_in_a_traceback(name: str, line: list[str], toys: Pa
     """Each file of a run in its turn: cut, of another kind, or gone (None)."""
     intact_run, out = tmp_path / "whole", tmp_path / "r"
     shape = dataclasses.replace(load_config(toys / "shape"), vocab_size=8192)
-    config = configs.build({"weights": "random", "batch": 8, "steps": 4, "data": ("d",), "model": "m", "out": "o"})
+    config = train_config.build({"weights": "random", "batch": 8, "steps": 4, "data": ("d",), "model": "m", "out": "o"})
     run.begin(str(intact_run), config=config, shape=shape, tokenizer=loading.load("sample:"), datasets=())
-    state = checkpoints.State(step=2, config=json.loads(configs.dumps(config)), data=[], tokenizer="", metric="loss")
+    state = checkpoints.State(
+        step=2, config=json.loads(train_config.dumps(config)), data=[], tokenizer="", metric="loss"
+    )
     checkpoints.save(str(intact_run), toy_runs.writer(random_weights(shape)), state=state, keep=1)
     (intact_run / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     for content in DAMAGE:

@@ -22,9 +22,9 @@ from t5prep.errors import T5prepError
 from t5prep.io import signals as io_signals
 from t5prep.training.log import RunLog
 from t5prep.training.loop import Due, FinishedStep, Signals, Stepper, StepProfile, TrainingLoop
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime.state import Variables
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 
 class _Stepper:
@@ -174,12 +174,12 @@ def test_a_signal_in_an_evaluation_ends_the_run_at_the_checkpoint_before_it(tmp_
 def test_a_run_evaluates_after_each_epoch_and_saves_when_it_evaluates(
     settings: dict[str, int], evaluates: bool, expected: tuple[int, int]
 ) -> None:
-    due = Due.by(configs.build(settings), steps=12, in_epoch=5, evaluates=evaluates)
+    due = Due.by(train_config.build(settings), steps=12, in_epoch=5, evaluates=evaluates)
     assert (due.evaluate_every, due.save_every) == expected
 
 
 def test_an_epoch_longer_than_the_run_ends_with_it() -> None:
-    due = Due.by(configs.build({}), steps=12, in_epoch=100, evaluates=True)
+    due = Due.by(train_config.build({}), steps=12, in_epoch=100, evaluates=True)
     assert [step for step in range(1, 13) if due.evaluate(step)] == [12]
 
 
@@ -304,9 +304,9 @@ def test_a_stop_inside_code_that_is_given_as_text_ends_like_any_other(tmp_path: 
     (tmp_path / "stops.py").write_text("""
 import os, signal
 from t5prep import cli
-from t5prep.cli import doctor
+from t5prep.cli import machine_commands
 
-doctor.doctor_command.callback = lambda **_: exec("os.kill(os.getpid(), signal.SIGINT)", globals())
+machine_commands.doctor_command.callback = lambda **_: exec("os.kill(os.getpid(), signal.SIGINT)", globals())
 cli.main(["doctor"])
 """)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
@@ -323,11 +323,11 @@ def test_a_stop_does_not_take_jax_down_while_it_computes(tmp_path: Path) -> None
     (tmp_path / "stops.py").write_text("""
 import atexit, os, signal, sys, types
 from t5prep import cli
-from t5prep.cli import doctor
+from t5prep.cli import machine_commands
 
 sys.modules["jax"] = types.ModuleType("jax")
 atexit.register(print, "taken down", file=sys.stderr)
-doctor.doctor_command.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)
+machine_commands.doctor_command.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)
 cli.main(["doctor"])
 """)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}

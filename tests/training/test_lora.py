@@ -22,15 +22,14 @@ from t5prep.training.model.architecture import ModelConfig, read_config
 from t5prep.training.model.lora import adapter_layouts, variable_layouts
 from t5prep.training.model.weights import draw, load_weights, random_weights, save_weights
 from t5prep.training.publish.export import export_hf
-from t5prep.training.run import adapters, run
-from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import adapters, checkpoints, run
 from t5prep.training.runtime import compiling
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.programs import METRICS, step_program
 from t5prep.training.runtime.state import Variables, begin, put_rows
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import shape_of
 
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "scale_decoder_outputs": False}
@@ -266,7 +265,7 @@ def test_a_base_that_changed_is_noticed(lora_result: trainer.Result, base: str, 
     with raises(OutputError, "checkpoint.base-mismatch"):
         run.open_model(copied)
     path, checkpoint_state = checkpoints.best(copied)
-    settings = configs.build(checkpoint_state.config)
+    settings = train_config.build(checkpoint_state.config)
     arguments = {"config": settings, "data": checkpoint_state.data, "tokenizer": checkpoint_state.tokenizer}
     checkpoints.check(path, checkpoint_state, **arguments, base=checkpoint_state.base)
     with raises(UsageError, "checkpoint.base-mismatch"):

@@ -14,7 +14,7 @@ import pytest
 from raised import raises
 
 from t5prep.errors import UsageError
-from t5prep.planning.models import MODELS, shape_of
+from t5prep.planning.model_shapes import MODELS, shape_of
 from t5prep.training.model.architecture import EncoderConfig, filling_masks, read_config
 from t5prep.training.model.weight_layout import weight_layouts
 

@@ -13,7 +13,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import ModelConfig, read_config
 from t5prep.training.model.weights import random_weights, save_weights
 from t5prep.training.run import run
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 from tests import encoders
 
 # google/madlad400-3b-mt, as CrispStrobe/CrispASR (8c5818d, models/convert-madlad-to-gguf.py) has its sizes and ids.
@@ -136,7 +136,7 @@ def test_madlad_pads_with_what_begins_a_text(madlad):
 
 
 def test_data_without_sentinels_trains_a_model_that_has_none(madlad):
-    tokenizer, config = loading.load(str(madlad)), configs.build({"model": str(madlad)})
+    tokenizer, config = loading.load(str(madlad)), train_config.build({"model": str(madlad)})
     shape, weights, model_tokenizer = run.start_from(config, ids=tokenizer.size, needed=tokenizer.vocab_size)
     assert (shape.vocab_size, weights["shared"].shape[0], model_tokenizer.sha256) == (8, 8, tokenizer.sha256)
     with raises(UsageError, "model.missing-sentinels", "8"):

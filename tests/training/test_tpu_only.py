@@ -11,7 +11,7 @@ from t5prep.training.model import switches
 from t5prep.training.model.layers import product
 from t5prep.training.runtime import probe
 from t5prep.training.runtime.lowering import embed, lower
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.optimizer import AdamW
 from t5prep.training.step.step import TrainStep
 

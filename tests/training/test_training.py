@@ -27,8 +27,7 @@ from t5prep.training.model.weights import load_weights
 from t5prep.training.predict.predictions import Predictions
 from t5prep.training.predict.predictor import answer
 from t5prep.training.publish import export
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import run
+from t5prep.training.run import checkpoints, run
 from t5prep.training.runtime import devices
 
 

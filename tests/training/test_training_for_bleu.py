@@ -8,7 +8,7 @@ import small_corpora
 import toy_runs
 
 from t5prep.training import trainer
-from t5prep.training.run import checkpoint
+from t5prep.training.run import checkpoints
 
 
 @pytest.mark.slow
@@ -35,6 +35,6 @@ def test_the_best_checkpoint_is_that_of_the_best_bleu(tmp_path: Path, shape: str
     best = max(scores, key=lambda step: scores[step])
     assert scores[best] > scores[10]
     assert min(evaluated, key=lambda step: evaluated[step]["validation_loss"]) != best
-    assert checkpoint.best(str(tmp_path / "run"))[1].step == best
+    assert checkpoints.best(str(tmp_path / "run"))[1].step == best
     assert result.evaluation is not None
     assert result.evaluation.metrics["bleu"] == scores[best]

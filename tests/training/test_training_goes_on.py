@@ -13,7 +13,7 @@ from raised import raises
 from t5prep.errors import T5prepError, UsageError
 from t5prep.training import trainer
 from t5prep.training.loop import Stepper
-from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import checkpoints
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str
     """In a process of its own: the profiler ends one in which a hundred other tests have left threads and devices."""
     config = dataclasses.asdict(toy_runs.config(data, shape, toys / "traced", steps=8))
     code = (
-        "from t5prep.training import trainer; from t5prep.training.settings.config import TrainConfig; "
+        "from t5prep.training import trainer; from t5prep.training.settings.train_config import TrainConfig; "
         f"trainer.train(TrainConfig(**{config!r}), profile=2)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

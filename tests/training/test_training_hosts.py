@@ -17,7 +17,7 @@ from raised import raises
 
 from t5prep import cli
 from t5prep.errors import UsageError
-from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import checkpoints
 from t5prep.training.runtime import hosts
 
 SECONDS = 600

@@ -14,7 +14,7 @@ import toy_runs
 from click.testing import CliRunner
 
 from t5prep import cli
-from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import checkpoints
 
 pytestmark = pytest.mark.slow
 

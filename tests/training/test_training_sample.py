@@ -15,7 +15,7 @@ from t5prep import cli
 from t5prep.training import trainer
 from t5prep.training.publish import export
 from t5prep.training.runtime import compiling
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def output(folder: Path) -> str:
 def trained(output: str, folder: Path) -> trainer.Result:
     """The run, which only says how it ended when it is started again."""
     settings = {"data": (str(folder / "data"),), "out": str(folder / "run"), **SETTINGS}
-    return trainer.train(configs.build(configs.read_recipe("tiny"), settings))
+    return trainer.train(train_config.build(train_config.read_recipe("tiny"), settings))
 
 
 def test_the_sample_is_learnt_from_random_weights(trained: trainer.Result, output: str) -> None:

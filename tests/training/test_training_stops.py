@@ -13,8 +13,7 @@ from t5prep.dataset import manifest
 from t5prep.errors import OutputError, T5prepError
 from t5prep.training import log, trainer
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import run
+from t5prep.training.run import checkpoints, run
 
 pytestmark = pytest.mark.slow
 

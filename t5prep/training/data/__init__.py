@@ -15,8 +15,8 @@ from t5prep.training.data import tensorflow_rows
 from t5prep.training.data.batches import Host, Reading, WholeSplit, read_ahead
 from t5prep.training.data.open_datasets import open_splits
 from t5prep.training.model.forward import with_mask
-from t5prep.training.settings.config import Lengths
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import Lengths
 
 __all__ = ["eval_batches", "train_batches"]
 

@@ -21,7 +21,7 @@ from t5prep.training.data import features, order
 from t5prep.training.data.features import RecordDecoder
 from t5prep.training.data.order import PageOrder
 from t5prep.training.data.page_reader import PageReader
-from t5prep.training.settings.config import Lengths
+from t5prep.training.settings.train_config import Lengths
 
 # Pages that are read at once when lengths are counted: this bounds the memory.
 _SCANNED = 64

@@ -12,7 +12,7 @@ from t5prep.training.data.batches import ALONE, Host, Reader, Reading
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import put_rows
-from t5prep.training.settings.config import TrainConfig, parse_buckets
+from t5prep.training.settings.train_config import TrainConfig, parse_buckets
 
 
 def rates_of(opened: Sequence[DatasetSplit], config: TrainConfig) -> list[float]:

@@ -9,8 +9,8 @@ from t5prep.dataset import tfrecord
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
-from t5prep.training.settings.config import Lengths
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import Lengths
 
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 

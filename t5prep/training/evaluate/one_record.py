@@ -23,8 +23,8 @@ from t5prep.training.data import device_feed, open_datasets
 from t5prep.training.data.page_reader import PageReader
 from t5prep.training.evaluate import splits
 from t5prep.training.evaluate.evaluator import Prediction
-from t5prep.training.run import checkpoint, run
-from t5prep.training.settings import config as configs
+from t5prep.training.run import checkpoints, run
+from t5prep.training.settings import train_config
 
 ANSWERS = "eval.json"
 
@@ -70,7 +70,7 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
             f"{name} is not a run of t5prep. Name the folder of a training run: --run RUN",
             code="run.foreign-folder",
         )
-    newest = checkpoint.last(name)
+    newest = checkpoints.last(name)
     if newest is None:
         raise UsageError(
             f"{name} has no checkpoint yet, so it has not seen any record. Wait for its first checkpoint.",
@@ -89,7 +89,7 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
         for split, candidate in dataset.manifest.splits.items()
         if shard in {entry.name for entry in candidate.shards}
     )
-    settings = configs.build(state.config)
+    settings = train_config.build(state.config)
     steps: list[int] = []
     if split == settings.split:
         places = [
@@ -123,7 +123,7 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
 
 def steps_of(
     opened: Sequence[DatasetSplit],
-    settings: configs.TrainConfig,
+    settings: train_config.TrainConfig,
     *,
     of_record: Sequence[bool],
     shard: str,

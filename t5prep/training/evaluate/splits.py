@@ -17,7 +17,7 @@ from t5prep.training.data.open_datasets import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.predict.device import check_generates
-from t5prep.training.run import checkpoint, run
+from t5prep.training.run import checkpoints, run
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import put_weights
@@ -129,7 +129,7 @@ def datasets_of(model: str, *, checkpoint_name: str = "best") -> list[str]:
         raise UsageError(
             f"{model} is not a run of t5prep, so its data is unknown. Name the data: --data DIR", code="option.missing"
         )
-    _, state = checkpoint.choose(model, checkpoint=checkpoint_name)
+    _, state = checkpoints.choose(model, checkpoint=checkpoint_name)
     return [place_of(str(entry["uri"]), model) for entry in state.data]
 
 

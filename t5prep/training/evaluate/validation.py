@@ -14,9 +14,9 @@ from t5prep.training.data.open_datasets import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
 from t5prep.training.model.architecture import Config
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime.layout import Layout
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import dtype_of
 
 

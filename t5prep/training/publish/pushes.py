@@ -15,8 +15,7 @@ from t5prep.options.models import ExportOptions
 from t5prep.training.log import CURVES, say
 from t5prep.training.publish.export import export_hf
 from t5prep.training.publish.push import push
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import run
+from t5prep.training.run import checkpoints, run
 
 
 def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False) -> str:

@@ -22,7 +22,7 @@ from t5prep.training.model.weights import write_layouts
 from t5prep.training.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
 from t5prep.training.published.stored import Array
 from t5prep.training.run import checkpoint_tensors
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run.checkpoints import State
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ import tensorflow as tf
 from t5prep.errors import OutputError
 from t5prep.training.model.weight_layout import WeightLayout
 from t5prep.training.published.stored import LazyArray
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run.checkpoint import TENSORS, State, reason
+from t5prep.training.run import checkpoints
+from t5prep.training.run.checkpoints import TENSORS, State, reason
 from t5prep.training.runtime import hosts
 from t5prep.training.runtime.state import Index, Variables, put_array
 

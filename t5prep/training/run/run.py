@@ -45,13 +45,12 @@ from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import for_classes, load_config, load_weights, random_weights
 from t5prep.training.published import peft_file
 from t5prep.training.published.stored import Array
-from t5prep.training.run import adapters, checkpoint_tensors
-from t5prep.training.run import checkpoint as checkpoints
+from t5prep.training.run import adapters, checkpoint_tensors, checkpoints
 from t5prep.training.run.adapters import Adapter
-from t5prep.training.run.checkpoint import State, write_text
+from t5prep.training.run.checkpoints import State, write_text
 from t5prep.training.runtime import hosts
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 
 _MANIFEST = re.compile(r"manifest-\d+\.json")
 # The settings for inputs of a model without a manifest.
@@ -180,7 +179,7 @@ def begin(
             _copy_code(out, datasets)
             for number, dataset in enumerate(datasets):
                 write_text(f"{out}/manifest-{number}.json", dataset.manifest.dumps())
-            write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
+            write_text(f"{out}/{SETTINGS}", train_config.dumps(config))  # last, because this file marks a run
         except (OSError, tf.errors.OpError) as error:
             raise OutputError(
                 f"The run {out} cannot be written ({error}). Choose another --out.", code="output.unwritable"
@@ -256,7 +255,7 @@ def open_model(
 
 def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, Array]]:
     """Return config and weights of the base of the adapters in the run `name`. Raises UsageError, OutputError."""
-    config = configs.build(state.config)
+    config = train_config.build(state.config)
     try:
         return start_from(config, ids=shape.vocab_size, target=shape.objective.target, say=str)[:2]
     except UsageError as error:
@@ -325,9 +324,9 @@ def start_from(
     return model.config, model.weights, model.tokenizer
 
 
-def _check_target(train_config: TrainConfig, config: Config, target: Target) -> None:
+def _check_target(settings: TrainConfig, config: Config, target: Target) -> None:
     """Raise UsageError if a classifier would learn texts, or a T5 an encoder's hidden tokens."""
-    name = train_config.model
+    name = settings.model
     if target == HiddenTokensTarget() and not isinstance(config, EncoderConfig):
         raise UsageError(
             f"{name} is not an encoder, but the data has hidden tokens for an encoder. Choose an encoder, "

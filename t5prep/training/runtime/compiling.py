@@ -33,8 +33,8 @@ from t5prep.training.runtime import hosts
 from t5prep.training.runtime.layout import Layout, arrange
 from t5prep.training.runtime.programs import Program, step_program
 from t5prep.training.runtime.state import Arrays, Step, StepResult, Variables
-from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step import memory_advice
 
 MOST_KEPT = 64  # cached programs in a folder; the oldest are deleted first

@@ -14,7 +14,7 @@ from t5prep.training.runtime.compiling import compile_now
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.programs import step_program
 from t5prep.training.runtime.state import begin, put_rows
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)
 

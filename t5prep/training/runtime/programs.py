@@ -16,8 +16,8 @@ from t5prep.training.model.lora import merged, trained_layouts
 from t5prep.training.runtime.layout import ROWS, Layout
 from t5prep.training.runtime.lowering import Lowered, Structure, embed, lower, specs
 from t5prep.training.runtime.state import Arrays, Step, StepResult, Variables
-from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, shape_of
 
 METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns

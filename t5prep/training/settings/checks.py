@@ -9,9 +9,9 @@ from typing import Any
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.training import objectives
-from t5prep.training.run.checkpoint import start_anew
-from t5prep.training.settings import config as configs
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.run.checkpoints import start_anew
+from t5prep.training.settings import train_config
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import schedule_of
 
 
@@ -24,7 +24,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
             code="dataset.mixed-targets",
         )
     if objective.target.is_aligned and any(
-        input_length != target_length for input_length, target_length in configs.parse_buckets(config.buckets)
+        input_length != target_length for input_length, target_length in train_config.parse_buckets(config.buckets)
     ):
         raise UsageError(
             "Each label belongs to one token, so both sides of a bucket must be equal. Example: --set "
@@ -33,7 +33,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
         )
     if not objective.has_softmax:
         for key in ("label_smoothing", "z_loss"):
-            if key in configs.find_changed(config) and getattr(config, key):
+            if key in train_config.find_changed(config) and getattr(config, key):
                 raise UsageError(
                     f"{key} is {getattr(config, key)}, but has no effect where targets are "
                     f"{objective.target.name}. Remove {key}, or use --set {key}=0",
@@ -65,15 +65,15 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
     """Raise UsageError if `eval_split` or a setting that needs it was set. No dataset has the evaluation split."""
     splits = sorted({split for dataset in manifests for split in dataset.splits})
     has = f"it has {', '.join(splits)}"
-    if "eval_split" in configs.find_changed(config):
+    if "eval_split" in train_config.find_changed(config):
         raise UsageError(
             f'eval_split is "{config.eval_split}", but the data has no such split '
             f"({has}).{did_you_mean(config.eval_split, splits)} Name a split with --set eval_split=…, or "
             "remove eval_split.",
             code="split.unknown",
         )
-    for key in configs.OF_EVALUATION:
-        if key in configs.find_changed(config):
+    for key in train_config.OF_EVALUATION:
+        if key in train_config.find_changed(config):
             raise UsageError(
                 f"{key} is {getattr(config, key)}, but has no effect: the data has no split "
                 f'"{config.eval_split}" to evaluate ({has}). Name a split with --set eval_split=…, or remove '

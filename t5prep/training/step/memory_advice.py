@@ -16,7 +16,7 @@ from t5prep.errors import T5prepError
 from t5prep.io import byte_sizes
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.state import Variables
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 EXHAUSTED = "RESOURCE_EXHAUSTED"
 REMAT_KEEPS = 0.25  # the share of activations that remains with remat (T5-base, 512 tokens, by the TPU compiler)

@@ -17,8 +17,8 @@ from t5prep.training.model.architecture import Config
 from t5prep.training.model.forward import forward, with_mask
 from t5prep.training.model.lora import merged, trained_layouts
 from t5prep.training.model.switches import is_on
-from t5prep.training.settings.config import TrainConfig
 from t5prep.training.settings.padding import OF_T5, Padding
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.optimizer import Adafactor, AdamW, Optimizer
 from t5prep.training.step.schedules import Schedule, schedule
 

@@ -12,7 +12,7 @@ from toy_dataset import write
 from t5prep.errors import T5prepError, UsageError
 from t5prep.training.data import batches, device_feed, tensorflow_rows, train_batches
 from t5prep.training.data.open_datasets import open_splits
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 COUNTS = [61, 70, 55]
 # Rows of the toy have 3 to 15 input tokens, and two target tokens.
@@ -117,7 +117,7 @@ def test_what_cannot_be_parted_is_refused(tmp_path, options, dataset_options, me
 
 def test_a_record_that_fits_nowhere_is_found_before_a_step_is_compiled(tmp_path):
     write(tmp_path, {"train": [30]}, every=4, length=16, measured=True)
-    config = configs.build({"buckets": "8x2"})
+    config = train_config.build({"buckets": "8x2"})
     with raises(UsageError, "setting.missing-bucket"):
         device_feed.shapes(open_splits([str(tmp_path)], "train"), config)
 
@@ -130,7 +130,10 @@ def test_a_mixture_has_no_buckets(tmp_path):
 
 
 def test_what_is_no_pair_of_lengths_is_refused():
-    assert configs.parse_buckets(configs.build({"buckets": "512x64,128x16"}).buckets) == [(128, 16), (512, 64)]
+    assert train_config.parse_buckets(train_config.build({"buckets": "512x64,128x16"}).buckets) == [
+        (128, 16),
+        (512, 64),
+    ]
     for wrong in ("128", "128x", "0x5", "axb", "128x16x3"):
         with raises(UsageError, "setting.malformed"):
-            configs.build({"buckets": wrong})
+            train_config.build({"buckets": wrong})

@@ -6,7 +6,7 @@ from raised import raises
 from t5prep.errors import UsageError
 from t5prep.training.data import device_feed
 from t5prep.training.evaluate import validation
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 # Records of the tasks of GLUE, and what seqio's rate_num_examples gives for them.
 GLUE = [8_551, 392_702, 3_668, 104_743, 363_849, 2_490, 67_349, 5_749, 635]
@@ -39,7 +39,7 @@ def test_a_high_temperature_draws_all_equally():
 )
 def test_settings_without_effect_are_refused(settings, message):
     with raises(UsageError, *message):
-        configs.build(settings)
+        train_config.build(settings)
 
 
 def test_an_evaluation_of_several_has_each_and_their_mean():

@@ -19,7 +19,7 @@ from t5prep.preparation.row_trace import RowTracer
 from t5prep.training import trainer
 from t5prep.training.data import open_datasets, train_batches
 from t5prep.training.evaluate import one_record
-from t5prep.training.settings.config import build, parse_buckets
+from t5prep.training.settings.train_config import build, parse_buckets
 
 
 def seen_by_batches(places: list[str], steps: int, **options) -> dict[str, list[int]]:

@@ -20,7 +20,7 @@ from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, UsageError
 from t5prep.options.fields import build
 from t5prep.options.models import PredictOptions, RowOptions
-from t5prep.report.dataset import look
+from t5prep.report.dataset_page import look
 from t5prep.training.predict import prediction_inputs, predictions, predictor
 from t5prep.training.run import run
 

@@ -10,9 +10,9 @@ from huggingface_hub import ModelCard
 
 from t5prep.training.model.architecture import EncoderConfig, ModelConfig
 from t5prep.training.publish.model_card import model_card
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run.checkpoints import State
 from t5prep.training.run.run import Model
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 METRICS = {"loss": 0.5, "accuracy": 0.9364, "macro_f1": 0.93, "rouge1_f1": 0.4, "rougeL_f1": 0.3, "confusion": {}}
 
@@ -20,7 +20,7 @@ METRICS = {"loss": 0.5, "accuracy": 0.9364, "macro_f1": 0.93, "rouge1_f1": 0.4, 
 def a_model(tmp_path: Path, *, uri: str = "hf:nyu-mll/glue@abc#sst2", **values: Any) -> Model:
     manifest = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
     manifest = dataclasses.replace(manifest, source=dataclasses.replace(manifest.source, uri=uri))
-    settings = dataclasses.asdict(configs.build({"data": "d", "out": "o", "model": "google-t5/t5-base"}, values))
+    settings = dataclasses.asdict(train_config.build({"data": "d", "out": "o", "model": "google-t5/t5-base"}, values))
     state = State(step=7, config=settings, data=[], tokenizer="", metric="accuracy", metrics=METRICS)  # type: ignore[arg-type]
     return Model("o/checkpoints/7", ModelConfig(), {}, manifests=(manifest,), state=state)
 

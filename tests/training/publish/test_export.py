@@ -21,9 +21,8 @@ from t5prep.training.model.beam_search import generate
 from t5prep.training.model.forward import forward
 from t5prep.training.model.weights import load_weights, random_weights, save_weights
 from t5prep.training.publish.export import export_hf, export_saved_model
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import run
-from t5prep.training.settings import config as configs
+from t5prep.training.run import checkpoints, run
+from t5prep.training.settings import train_config
 
 LENGTH = 6
 CONFIGS = {family: ModelConfig.from_json(config) for family, config in FAMILIES.items()}
@@ -132,7 +131,7 @@ def test_what_transformers_saves_is_read_back_bit_for_bit(theirs: Path, family: 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(tmp_path: Path, family: str) -> None:
     config, weights, out = CONFIGS[family], _sharp(CONFIGS[family]), str(tmp_path / "run")
-    settings = configs.build({"model": "m", "data": ("d",), "out": out})
+    settings = train_config.build({"model": "m", "data": ("d",), "out": out})
     run.begin(out, config=settings, shape=config, tokenizer=loading.load("sample:"), datasets=())
     state = checkpoints.State(step=1, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss")
     worse = {name: value + 1 for name, value in weights.items()}

@@ -25,9 +25,8 @@ from t5prep.tokens import loading
 from t5prep.training import trainer
 from t5prep.training.model.weights import random_weights
 from t5prep.training.publish import pushes
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import run
-from t5prep.training.settings import config as configs
+from t5prep.training.run import checkpoints, run
+from t5prep.training.settings import train_config
 
 SHAPE = dataclasses.replace(run.TINY, vocab_size=128, d_model=8, d_kv=4, d_ff=8, num_heads=2)
 LOSSES = {1: 0.9, 2: 0.5, 3: 0.7, 4: 0.3}  # by step; the run has four
@@ -38,7 +37,7 @@ class Run:
 
     def __init__(self, out: Path) -> None:
         self.out = str(out)
-        settings = configs.build({"model": "m", "data": ("d",), "out": self.out, "steps": 4})
+        settings = train_config.build({"model": "m", "data": ("d",), "out": self.out, "steps": 4})
         run.begin(self.out, config=settings, shape=SHAPE, tokenizer=loading.load("sample:"), datasets=())
         self._state = checkpoints.State(
             step=0, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss"

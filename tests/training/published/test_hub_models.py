@@ -10,11 +10,11 @@ from servers.http import Answer, Fault
 from servers.internet import Internet
 
 from t5prep.errors import TokenizerError, UsageError
-from t5prep.planning.models import shape_of
+from t5prep.planning.model_shapes import shape_of
 from t5prep.tokens import loading
 from t5prep.training.model.weights import load_config, load_weights
 from t5prep.training.run import run
-from t5prep.training.settings.config import build
+from t5prep.training.settings.train_config import build
 
 GOLDEN = Path(__file__).parents[2] / "data" / "published"
 NAME = "somebody/some-t5"

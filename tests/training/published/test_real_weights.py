@@ -28,8 +28,8 @@ from t5prep.training.model.forward import forward
 from t5prep.training.model.lora import A, adapter_layouts
 from t5prep.training.model.weights import draw, for_classes, load_weights, save_weights
 from t5prep.training.publish.export import export_hf
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.settings.config import build
+from t5prep.training.run import checkpoints
+from t5prep.training.settings.train_config import build
 from t5prep.training.step.step import shape_of
 from tests import toy_runs
 from tests.small_corpora import prepared, records

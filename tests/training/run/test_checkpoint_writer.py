@@ -10,10 +10,9 @@ from raised import raises
 
 from t5prep.errors import OutputError
 from t5prep.training.model.weight_layout import WeightLayout
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import checkpoint_tensors
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run import checkpoint_tensors, checkpoints
 from t5prep.training.run.checkpoint_tensors import CheckpointWriter
+from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime.state import Variables
 
 LAYOUTS = {"a": WeightLayout((4, 4), stacked_axes=0, stddev=1.0, tensors=("a",))}  # of `variables`

@@ -10,11 +10,11 @@ from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.tokens import loading
 from t5prep.training.run import run
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 
 def _begin(out: Path, *, seed: int, resumes: bool = False) -> None:
-    settings = configs.build({"model": "m", "data": ("d",), "out": str(out), "seed": seed})
+    settings = train_config.build({"model": "m", "data": ("d",), "out": str(out), "seed": seed})
     sample = loading.load("sample:")
     run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, datasets=(), resumes=resumes)
 

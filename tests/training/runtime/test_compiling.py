@@ -3,7 +3,7 @@
 import dataclasses
 
 from t5prep.training.runtime import compiling
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 
 def test_a_step_of_very_many_tokens_is_said_before_it_is_compiled() -> None:

@@ -9,7 +9,7 @@ from t5prep.training import trainer
 from t5prep.training.model.architecture import EncoderConfig, training_flops
 from t5prep.training.runtime import matrix_peak
 from t5prep.training.runtime.devices import open_layout
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 
 def test_more_products_in_a_second_are_a_higher_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.lowering import lower
 from t5prep.training.runtime.programs import METRICS, StepProgram, step_program
 from t5prep.training.runtime.state import Variables, begin, put_rows, put_weights, with_copies
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 
 STEPS, ROWS, INPUT, TARGET = 20, 8, 12, 6
 SHAPE = {
@@ -180,7 +180,7 @@ def test_a_program_has_the_same_digest_in_another_process(monkeypatch: pytest.Mo
         "from t5prep.training.runtime import probe\n"
         "from t5prep.training.runtime.devices import open_layout\n"
         "from t5prep.training.runtime.programs import step_program\n"
-        "from t5prep.training.settings.config import TrainConfig\n"
+        "from t5prep.training.settings.train_config import TrainConfig\n"
         "layout = open_layout(replicas=2, shard=2)\n"
         "made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)\n"
         "print(made.program.digest)"

@@ -9,13 +9,12 @@ from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.tasks.targets import TagsTarget, target_of
-from t5prep.training.settings import checks
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import checks, train_config
 
 
 def check(settings: dict, *, now: dict, checkpoint_step: int) -> str:
-    stored = dataclasses.asdict(configs.build({"steps": 2000, **settings}))
-    config = configs.build({"steps": 2000, **settings}, now)
+    stored = dataclasses.asdict(train_config.build({"steps": 2000, **settings}))
+    config = train_config.build({"steps": 2000, **settings}, now)
     return checks.other_length(
         config, stored, checkpoint_step=checkpoint_step, in_epoch=100, checkpoint_path="RUN/checkpoints/2"
     )
@@ -55,7 +54,7 @@ def test_a_warmup_that_is_a_share_of_all_steps_depends_on_them() -> None:
 def test_buckets_of_tags_have_equal_sides() -> None:
     dataset = types.SimpleNamespace(target=TagsTarget(("O",)))
     with raises(UsageError, "setting.unequal-bucket"):
-        checks.check_data(configs.build({"buckets": ("32x32", "64x16")}), [dataset])  # type: ignore[list-item]
+        checks.check_data(train_config.build({"buckets": ("32x32", "64x16")}), [dataset])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("target", ["labels", "number"])
@@ -66,6 +65,6 @@ def test_settings_of_a_softmax_are_refused_where_there_is_none(target: str) -> N
     )
     for key, value in (("label_smoothing", 0.1), ("z_loss", 0.01)):
         with raises(UsageError, "setting.inapplicable", str(key), str(value), str(target)):
-            checks.check_data(configs.build({key: value}), [dataset])
-    checks.check_data(configs.build({"z_loss": 0.0}), [dataset])
-    checks.check_data(configs.build({}), [dataset])
+            checks.check_data(train_config.build({key: value}), [dataset])
+    checks.check_data(train_config.build({"z_loss": 0.0}), [dataset])
+    checks.check_data(train_config.build({}), [dataset])

@@ -14,7 +14,7 @@ from servers.internet import Internet
 from t5prep import cli
 from t5prep.tokens import loading
 from t5prep.training.run import run
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
 # Recipes that no command of docs/published-systems.md names. The others make a step and an evaluation by that command, in
 # tests/test_published_table.py; the sample is learnt in tests/training/test_training_sample.py, encoders in test_encoder_runs.py.
@@ -24,8 +24,8 @@ BYT5 = "google/byt5-small"  # without a SentencePiece model
 
 def test_every_recipe_is_tested() -> None:
     page = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"t5prep train --recipe (\w+)", page)) == set(configs.recipes()) - OF_NO_SYSTEM
-    models = {configs.read_recipe(name)["model"] for name in set(configs.recipes()) - OF_NO_SYSTEM}
+    assert set(re.findall(r"t5prep train --recipe (\w+)", page)) == set(train_config.recipes()) - OF_NO_SYSTEM
+    models = {train_config.read_recipe(name)["model"] for name in set(train_config.recipes()) - OF_NO_SYSTEM}
     assert {name for name in models if "bert" not in name} <= set(published_models.NAMES)
 
 
@@ -35,7 +35,7 @@ def test_a_model_as_it_is_published_is_read_with_its_own_tokenizer(
 ) -> None:
     internet.hub.models[name] = published_models.files(name, tmp_path)
     words = loading.load(name)
-    shape, weights, model_tokenizer = run.start_from(configs.build({"model": name}), ids=words.size)
+    shape, weights, model_tokenizer = run.start_from(train_config.build({"model": name}), ids=words.size)
     assert model_tokenizer is not None
     assert model_tokenizer.sha256 == words.sha256
     # Where the vocabulary holds no more than the tokenizer's ids, it is not a multiple of 128.
@@ -44,9 +44,9 @@ def test_a_model_as_it_is_published_is_read_with_its_own_tokenizer(
     assert weights["shared"].shape == (shape.vocab_size, shape.d_model)
 
 
-@pytest.mark.parametrize("name", configs.recipes())
+@pytest.mark.parametrize("name", train_config.recipes())
 def test_a_recipes_batch_can_be_cut_into_the_eight_cores_of_a_tpu(name: str) -> None:
-    config = configs.build(configs.read_recipe(name))
+    config = train_config.build(train_config.read_recipe(name))
     assert config.batch % (8 * config.accumulate) == 0
     assert (config.eval_batch or config.batch) % 8 == 0
 

@@ -18,8 +18,8 @@ from t5prep.training.data.open_datasets import open_splits
 from t5prep.training.model.lora import adapter_layouts, trained_layouts
 from t5prep.training.model.weights import draw
 from t5prep.training.settings import checks
-from t5prep.training.settings.config import FIELDS, FREE, build
 from t5prep.training.settings.padding import Padding
+from t5prep.training.settings.train_config import FIELDS, FREE, build
 from t5prep.training.step.step import TrainStep, dtype_of, optimizer_of, schedule_of
 from t5prep.training.trainer import first_weights
 from tests import encoders, toy_runs, two_classes

@@ -5,7 +5,7 @@ import pytest
 from raised import raises
 
 from t5prep.errors import T5prepError
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 from t5prep.training.step import memory_advice
 from t5prep.training.step.memory_advice import DeviceMemory
 
@@ -34,14 +34,16 @@ def make_device_memory(**changes: int) -> DeviceMemory:
     ],
 )
 def test_what_would_mend_it_is_named(reason: str, settings: dict, changes: dict, phrases: list[str]) -> None:
-    sentence = memory_advice.sentence(reason, configs.build({"batch": 64, **settings}), make_device_memory(**changes))
+    sentence = memory_advice.sentence(
+        reason, train_config.build({"batch": 64, **settings}), make_device_memory(**changes)
+    )
     for words in phrases:
         assert words in sentence, sentence
     assert ("accumulate" in sentence) == any("accumulate" in words for words in phrases)
 
 
 def test_running_out_of_memory_is_our_error_and_other_errors_stay() -> None:
-    config = configs.build({"batch": 64})
+    config = train_config.build({"batch": 64})
     with (
         raises(T5prepError, "device.insufficient-memory"),
         memory_advice.explained(config, make_device_memory()),

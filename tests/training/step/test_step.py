@@ -7,7 +7,7 @@ from t5prep.errors import UsageError
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import random_weights
-from t5prep.training.settings.config import TrainConfig
+from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.optimizer import Adafactor, AdamW
 from t5prep.training.step.schedules import schedule
 from t5prep.training.step.step import TrainStep, batch_specs

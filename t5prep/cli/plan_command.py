@@ -19,7 +19,7 @@ from t5prep.options.models import PlanOptions
 
 if TYPE_CHECKING:
     from t5prep.planning.interface import Plan
-    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.train_config import TrainConfig
 
 
 @click.command("plan")
@@ -63,9 +63,9 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     # TensorFlow only makes the program here. By default, it would reserve the memory of all GPUs.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     from t5prep.planning import report
-    from t5prep.training.settings import config as configs
+    from t5prep.training.settings import train_config
 
-    option_values["settings"] = configs.read_settings(option_values["settings"])
+    option_values["settings"] = train_config.read_settings(option_values["settings"])
     if lengths and html:
         raise errors.UsageError(
             "--html shows a single layout, but --lengths compares several. Use either --html or --lengths, not both.",
@@ -73,8 +73,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         )
     if html:  # its imports and its path are checked now, not after minutes of compiling
         from t5prep.io import atomic_files
-        from t5prep.report import PAGE
-        from t5prep.report import plan as page
+        from t5prep.report import PAGE, plan_page
 
         atomic_files.check_writable(Path(html), option="--html", begins=PAGE)
     if lengths:
@@ -95,7 +94,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         if plans[0].fits and not (as_json or options.embed):
             _output.print_next(_next_command(plans[0], options))
     if html:
-        page.write(plans, out=html)
+        plan_page.write(plans, out=html)
         _output.say(f"page: {html}")
 
 

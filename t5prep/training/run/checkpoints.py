@@ -30,7 +30,7 @@ from t5prep.io import atomic_files, byte_sizes, paths
 from t5prep.json_values import JSON, JSONObject
 from t5prep.training.objectives import lower_is_better
 from t5prep.training.runtime import hosts
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 from t5prep.version import __version__
 
 SCHEMA = 1
@@ -174,16 +174,16 @@ def best(run: str) -> tuple[str, State]:
 
 def _of_scores(config: JSONObject) -> list[JSON]:
     """Return the values of the settings that decide the numbers of an evaluation. Only equal ones can be compared."""
-    return [config.get(key) for key in configs.OF_SCORES]
+    return [config.get(key) for key in train_config.OF_SCORES]
 
 
-def judged_anew(state: State, config: configs.TrainConfig) -> str:
+def judged_anew(state: State, config: train_config.TrainConfig) -> str:
     """Return a message if a resumed run has other evaluation settings than its checkpoint `state`, else "".
 
     The scores cannot be compared then, so the caller resets the best value and the patience.
     """
     now = dataclasses.asdict(config)
-    changed = [key for key in configs.OF_SCORES if state.config.get(key) != now[key]]
+    changed = [key for key in train_config.OF_SCORES if state.config.get(key) != now[key]]
     if not changed or (state.best is None and not state.metrics):
         return ""
     changes = ", ".join(f"{key}: {state.config.get(key)} → {now[key]}" for key in changed)
@@ -261,14 +261,20 @@ def describe(run: str, *, state: State, keep: int, in_use: Callable[[], Collecti
 
 
 def check(
-    path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, str]], tokenizer: str, base: str = ""
+    path: str,
+    state: State,
+    *,
+    config: train_config.TrainConfig,
+    data: list[dict[str, str]],
+    tokenizer: str,
+    base: str = "",
 ) -> None:
     """Raise UsageError or DatasetError unless the checkpoint `state` at `path` can be resumed.
 
     Settings (except those that may change), data, tokenizer, base of adapters, and versions must be equal.
     """
     advice = start_anew(config)
-    different = configs.differing(config, state.config)
+    different = train_config.differing(config, state.config)
     if different:
         differences = "; ".join(
             f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items())
@@ -308,7 +314,7 @@ def check(
         )
 
 
-def start_anew(config: configs.TrainConfig) -> str:
+def start_anew(config: train_config.TrainConfig) -> str:
     """Return advice, as a part of a sentence, on training a run's weights further with other settings."""
     weights = " --set weights=pretrained" if config.weights == "random" else ""
     return f"start another run from its weights with --model RUN{weights} --out NEW"

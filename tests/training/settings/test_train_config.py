@@ -12,35 +12,43 @@ from raised import raises
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
-from t5prep.training.settings import checks
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import checks, train_config
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
-    assert set(configs.recipes()) >= {"so_quality", "sst2", "causal_qa", "diacritics_ro", "span_corruption", "tiny"}
-    for name, header in configs.recipes().items():
-        config = configs.build(configs.read_recipe(name), {"data": ("d",), "out": "o"})
+    assert set(train_config.recipes()) >= {
+        "so_quality",
+        "sst2",
+        "causal_qa",
+        "diacritics_ro",
+        "span_corruption",
+        "tiny",
+    }
+    for name, header in train_config.recipes().items():
+        config = train_config.build(train_config.read_recipe(name), {"data": ("d",), "out": "o"})
         assert config.model, name
         assert config.steps or config.epochs, name
         assert len(header) > 40, name
 
 
 def test_the_numbers_of_the_seeds() -> None:
-    quality = configs.build(configs.read_recipe("so_quality"))
+    quality = train_config.build(train_config.read_recipe("so_quality"))
     assert (quality.batch, quality.epochs, quality.learning_rate, quality.warmup) == (32, 50, 1e-5, 0.1)
     assert (quality.optimizer, quality.weight_decay, quality.epsilon, quality.clip_norm) == ("adamw", 0.01, 1e-6, 1.0)
-    romanian = configs.build(configs.read_recipe("diacritics_ro"))
+    romanian = train_config.build(train_config.read_recipe("diacritics_ro"))
     assert (romanian.optimizer, romanian.learning_rate, romanian.parameter_scale) == ("adafactor", 1e-4, False)
-    assert configs.build(configs.read_recipe("span_corruption")).warmup == 10_000
-    translation = configs.build(configs.read_recipe("translate_en_ro"))
+    assert train_config.build(train_config.read_recipe("span_corruption")).warmup == 10_000
+    translation = train_config.build(train_config.read_recipe("translate_en_ro"))
     assert (translation.batch, translation.epochs, translation.learning_rate, translation.seed) == (64, 6, 5e-5, 122)
     assert (translation.schedule, translation.generate, translation.metric) == ("linear", True, "bleu")
 
 
 def test_later_settings_win_and_text_is_read_by_type() -> None:
-    config = configs.build({"batch": 8, "remat": True}, configs.read_settings(["batch=16", "rates=0.5,2", "data=a,b"]))
+    config = train_config.build(
+        {"batch": 8, "remat": True}, train_config.read_settings(["batch=16", "rates=0.5,2", "data=a,b"])
+    )
     assert (config.batch, config.remat, config.rates, config.data) == (16, True, (0.5, 2.0), ("a", "b"))
-    assert configs.build({"steps": "1e4", "remat": "no"}) == configs.build({"steps": 10_000})
+    assert train_config.build({"steps": "1e4", "remat": "no"}) == train_config.build({"steps": 10_000})
 
 
 @pytest.mark.parametrize(
@@ -96,45 +104,45 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
 )
 def test_mistakes(values: dict, message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        configs.build(values)
+        train_config.build(values)
     assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", float("nan"), float("inf")])
 @pytest.mark.parametrize(
-    "name", [name for name, kind in typing.get_type_hints(configs.TrainConfig).items() if kind is float]
+    "name", [name for name, kind in typing.get_type_hints(train_config.TrainConfig).items() if kind is float]
 )
 def test_no_setting_is_a_number_that_is_none(name: str, value: object) -> None:
     with pytest.raises(UsageError, match=name):
-        configs.build({name: value})
+        train_config.build({name: value})
     if isinstance(value, str):
         with raises(UsageError, "setting.malformed", "rates"):
-            configs.build({"data": "a,b", "rates": f"1,{value}"})
+            train_config.build({"data": "a,b", "rates": f"1,{value}"})
 
 
 def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> None:
-    ours = {field.name for field in dataclasses.fields(configs.TrainConfig)}
-    assert not ours & configs.OTHER_NAMES.keys()
-    assert len(configs.OTHER_NAMES) == 61
-    for key, field in configs.FIELDS.items():
+    ours = {field.name for field in dataclasses.fields(train_config.TrainConfig)}
+    assert not ours & train_config.OTHER_NAMES.keys()
+    assert len(train_config.OTHER_NAMES) == 61
+    for key, field in train_config.FIELDS.items():
         for theirs, value in field.metadata["values"].items():
-            assert getattr(configs.build({key: value}), key) == value, theirs
+            assert getattr(train_config.build({key: value}), key) == value, theirs
 
 
 def test_the_command_line_lists_each_setting_with_its_help() -> None:
     output = CliRunner().invoke(main, ["train", "--settings"], catch_exceptions=False).output
-    assert [line.split()[0] for line in output.splitlines()[: len(configs.FIELDS)]] == list(configs.FIELDS)
+    assert [line.split()[0] for line in output.splitlines()[: len(train_config.FIELDS)]] == list(train_config.FIELDS)
     assert "batch = 128                 rows of one step, over all devices" in output
-    assert all(len(field.metadata["help"]) > 8 for field in configs.FIELDS.values())
+    assert all(len(field.metadata["help"]) > 8 for field in train_config.FIELDS.values())
 
 
 def test_the_command_line_lists_the_values_of_a_recipe() -> None:
     """It printed the defaults, whatever the recipe was."""
-    values = {**configs.read_recipe("translate_en_ro"), "batch": 7}
+    values = {**train_config.read_recipe("translate_en_ro"), "batch": 7}
     for arguments in (["--settings", "--recipe", "translate_en_ro"], ["--recipe", "translate_en_ro", "--settings"]):
         output = CliRunner().invoke(main, ["train", *arguments, "--set", "batch=7"], catch_exceptions=False).output
         listed = dict(line.split(" = ", 1) for line in output.splitlines() if " = " in line)
-        config = configs.build(values)
+        config = train_config.build(values)
         for name in values:
             assert listed[name].split()[0] == str(getattr(config, name))
     assert "rougeLsum_f1" in output  # the names that `metric` can have
@@ -159,36 +167,36 @@ def test_a_recipe_that_costs_memory_is_refused(content: str | None, message: tup
     else:
         recipe.write_text(content)
     with raises(UsageError, *message):
-        configs.read_recipe(str(recipe))
+        train_config.read_recipe(str(recipe))
 
 
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
     with raises(UsageError, "recipe.unknown"):
-        configs.read_recipe("so_qualty")
+        train_config.read_recipe("so_qualty")
     with raises(UsageError, "recipe.unreadable"):
-        configs.read_recipe(str(tmp_path / "none.toml"))
+        train_config.read_recipe(str(tmp_path / "none.toml"))
     for text in ("batch = ", f"batch = {'[' * 100_000}"):
         (tmp_path / "own.toml").write_text(text)
         with raises(UsageError, "recipe.invalid-toml"):
-            configs.read_recipe(str(tmp_path / "own.toml"))
+            train_config.read_recipe(str(tmp_path / "own.toml"))
     (tmp_path / "own.toml").write_text("batch = 7")
-    assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
+    assert train_config.build(train_config.read_recipe(str(tmp_path / "own.toml"))).batch == 7
     (tmp_path / "own.toml").write_text("batch = 7", encoding="utf-8-sig")  # as an editor on Windows may save it
-    assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
+    assert train_config.build(train_config.read_recipe(str(tmp_path / "own.toml"))).batch == 7
     (tmp_path / "own.toml").write_text('data = "é"', encoding="cp1252")
     with raises(UsageError, "recipe.invalid-encoding"):
-        configs.read_recipe(str(tmp_path / "own.toml"))
+        train_config.read_recipe(str(tmp_path / "own.toml"))
     with raises(UsageError, "setting.missing-value"):
-        configs.read_settings(["batch"])
+        train_config.read_settings(["batch"])
 
 
 def test_what_may_change_between_two_starts() -> None:
-    stored = json.loads(configs.dumps(configs.build({"steps": 10, "schedule": "linear", "out": "a"})))
-    changed = configs.build({"steps": 20, "schedule": "linear", "out": "b", "keep": 9, "seed": 1})
-    assert configs.differing(changed, stored) == {"seed": (0, 1)}  # `checks.other_length` compares the length
+    stored = json.loads(train_config.dumps(train_config.build({"steps": 10, "schedule": "linear", "out": "a"})))
+    changed = train_config.build({"steps": 20, "schedule": "linear", "out": "b", "keep": 9, "seed": 1})
+    assert train_config.differing(changed, stored) == {"seed": (0, 1)}  # `checks.other_length` compares the length
     of_an_older_version = {name: value for name, value in stored.items() if name not in ("cap", "buckets", "lora")}
-    assert configs.differing(changed, of_an_older_version) == {"seed": (0, 1)}
-    assert configs.differing(configs.build({"steps": 20, "cap": 7}), of_an_older_version)["cap"] == (0, 7)
+    assert train_config.differing(changed, of_an_older_version) == {"seed": (0, 1)}
+    assert train_config.differing(train_config.build({"steps": 20, "cap": 7}), of_an_older_version)["cap"] == (0, 7)
 
 
 @pytest.mark.parametrize(
@@ -211,18 +219,18 @@ def test_what_may_change_between_two_starts() -> None:
 )
 def test_settings_that_do_nothing_are_refused(values: dict, message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        configs.build(values)
+        train_config.build(values)
     assert message in str(raised.value)
 
 
 def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
-    recipe = configs.read_recipe("so_quality")
+    recipe = train_config.read_recipe("so_quality")
     assert recipe["weight_decay"]
-    config = configs.build(recipe, {"optimizer": "adafactor"})
+    config = train_config.build(recipe, {"optimizer": "adafactor"})
     assert config.weight_decay == 0
-    assert configs.build(recipe, {"schedule": "constant"}).warmup == 0
+    assert train_config.build(recipe, {"schedule": "constant"}).warmup == 0
     with raises(UsageError, "setting.inapplicable", "0.1", "weight_decay"):
-        configs.build(recipe, {"optimizer": "adafactor", "weight_decay": "0.1"})
+        train_config.build(recipe, {"optimizer": "adafactor", "weight_decay": "0.1"})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +258,7 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
 ) -> None:
     manifest = toy_dataset.write(tmp_path, {split: [4] for split in splits})
     manifest = dataclasses.replace(manifest, settings=dataclasses.replace(manifest.settings, **change))
-    config = configs.build(values)
+    config = train_config.build(values)
     if not message:
         checks.check_data(config, [manifest])
         return
@@ -293,7 +301,7 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
         settings=dataclasses.replace(manifest.settings, target_length=8),
         splits={**manifest.splits, "validation": split},
     )
-    config = configs.build({"metric": metric, "generate": generate})
+    config = train_config.build({"metric": metric, "generate": generate})
     if not message:
         checks.check_data(config, [manifest])
         return
@@ -305,5 +313,5 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
 def test_a_whole_number_has_64_bits(value: object) -> None:
     """A recipe may hold any; the schedule of 10^400 steps overflowed."""
     with raises(UsageError, "setting.malformed", "steps") as caught:
-        configs.build({"steps": value})
+        train_config.build({"steps": value})
     assert len(str(caught.value)) < 200

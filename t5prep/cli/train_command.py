@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import t5prep
-from t5prep.cli import _model_options, _options, _output, plan
+from t5prep.cli import _model_options, _options, _output, plan_command
 from t5prep.cli._addresses import ADDRESS
 from t5prep.options.models import ModelOptions
 
 if TYPE_CHECKING:
-    from t5prep.training.settings.config import TrainConfig
+    from t5prep.training.settings.train_config import TrainConfig
 
 MAX_TABLE_ROWS = 10  # rows of the table of predictions
 
@@ -33,15 +33,17 @@ class _ListSettings(click.Option):
 
 def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
     """Print each setting with its value by `recipe` and `settings`, its help and its choices, then the recipes."""
-    from t5prep.training.settings import config as configs
+    from t5prep.training.settings import train_config
 
-    config = configs.build(configs.read_recipe(recipe) if recipe else {}, configs.read_settings(settings))
+    config = train_config.build(
+        train_config.read_recipe(recipe) if recipe else {}, train_config.read_settings(settings)
+    )
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
         click.echo(f"{setting:<28}{field.metadata['help']}{_choices(field)}")
     click.echo("\nRecipes")
-    for name, description in configs.recipes().items():
+    for name, description in train_config.recipes().items():
         click.echo(f"  {name:<16} {description}")
 
 
@@ -123,12 +125,12 @@ def train_command(
       t5prep train --recipe tiny --data data/sample --out runs/sample
     """
     from t5prep.training import api
-    from t5prep.training.settings import config as configs
+    from t5prep.training.settings import train_config
 
-    changes = configs.read_settings(settings)
+    changes = train_config.read_settings(settings)
     config = api.configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=changes)
     if dry_run:
-        fitting = plan.print_one(plan.options_of(config, tpu=tpu), as_json=as_json).fits
+        fitting = plan_command.print_one(plan_command.options_of(config, tpu=tpu), as_json=as_json).fits
         if fitting and not as_json:
             _output.print_next(_output.retyped(without="--dry-run"))
         return
@@ -136,7 +138,7 @@ def train_command(
         _check_step(config, tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)
         return
     if tpu is not None:
-        plan.warn(config, tpu=tpu)
+        plan_command.warn(config, tpu=tpu)
     result = t5prep.train(
         data=data,
         out=out,

@@ -10,7 +10,7 @@ from raised import raises
 from unpacked_records import restore
 
 from t5prep.errors import UsageError
-from t5prep.tokens import span_corruption
+from t5prep.tokens import noise_spans
 from t5prep.tokens.tokenizer import SENTINELS
 from tests import spans_in_numpy
 
@@ -27,16 +27,16 @@ def rows(count, length, *, seed=0):
     [(512, 568, 114), (256, 284, 58), (128, 141, 29), (64, 70, 14), (1024, 1137, 229)],
 )
 def test_lengths_are_t5s(inputs_length, raw, targets):
-    assert span_corruption.lengths(inputs_length) == (raw, targets)
-    inputs, labels = span_corruption.corrupt(rows(2, raw), keys=span_corruption.keys(["a", "b"]), first_sentinel=FIRST)
+    assert noise_spans.lengths(inputs_length) == (raw, targets)
+    inputs, labels = noise_spans.corrupt(rows(2, raw), keys=noise_spans.keys(["a", "b"]), first_sentinel=FIRST)
     assert inputs.shape == (2, inputs_length)
     assert labels.shape == (2, targets)
 
 
 def test_half_density_keeps_the_targets_as_short_as_the_inputs():
-    raw, targets = span_corruption.lengths(64, density=0.5)
+    raw, targets = noise_spans.lengths(64, density=0.5)
     assert targets <= 64
-    assert span_corruption.corrupt(rows(1, raw), keys=span_corruption.keys("a"), first_sentinel=FIRST, density=0.5)[
+    assert noise_spans.corrupt(rows(1, raw), keys=noise_spans.keys("a"), first_sentinel=FIRST, density=0.5)[
         1
     ].shape == (1, targets)
 
@@ -52,7 +52,7 @@ def test_half_density_keeps_the_targets_as_short_as_the_inputs():
 )
 def test_lengths_that_cannot_be(options, says):
     with raises(UsageError, *says):
-        span_corruption.lengths(options.pop("inputs_length"), **options)
+        noise_spans.lengths(options.pop("inputs_length"), **options)
 
 
 @given(
@@ -65,8 +65,8 @@ def test_lengths_that_cannot_be(options, says):
 def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mean_span, seed, eos_at):
     tokens = rows(3, length, seed=seed % 97)
     tokens[:, [position for position in eos_at if position < length]] = EOS
-    keys = span_corruption.keys(["x", "y", "z"], seed=seed)
-    hidden, count = span_corruption.spans(length, density=density, mean_span=mean_span)
+    keys = noise_spans.keys(["x", "y", "z"], seed=seed)
+    hidden, count = noise_spans.spans(length, density=density, mean_span=mean_span)
     if length > 1:
         mask = spans_in_numpy.noise_mask(length, keys=keys, density=density, mean_span=mean_span)
         assert (mask.sum(axis=1) == hidden).all()
@@ -76,7 +76,7 @@ def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mea
         assert (starts.sum(axis=1) == count).all()
     if count > SENTINELS:
         return
-    inputs, targets = span_corruption.corrupt(
+    inputs, targets = noise_spans.corrupt(
         tokens, keys=keys, first_sentinel=FIRST, eos_id=EOS, density=density, mean_span=mean_span
     )
     assert (inputs[:, -1] == EOS).all()
@@ -88,7 +88,7 @@ def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mea
 
 
 def test_sentinels_descend_and_both_sides_name_the_same():
-    inputs, targets = span_corruption.corrupt(rows(4, 141), keys=span_corruption.keys("abcd"), first_sentinel=FIRST)
+    inputs, targets = noise_spans.corrupt(rows(4, 141), keys=noise_spans.keys("abcd"), first_sentinel=FIRST)
     expected = list(range(FIRST, FIRST - 7, -1))
     for side in (*inputs, *targets):
         assert [int(token) for token in side if token >= 32000] == expected
@@ -103,8 +103,8 @@ def test_sentinels_descend_and_both_sides_name_the_same():
 )
 def test_c_hides_the_spans_that_numpy_hides(length, density, mean_span, seed):
     tokens, options = rows(3, length), {"density": density, "mean_span": mean_span}
-    keys = span_corruption.keys(["a", "b", "c"], seed=seed)
-    in_c = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **options)
+    keys = noise_spans.keys(["a", "b", "c"], seed=seed)
+    in_c = noise_spans.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **options)
     in_numpy = spans_in_numpy.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **options)
     for ours, theirs in zip(in_c, in_numpy, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -112,19 +112,19 @@ def test_c_hides_the_spans_that_numpy_hides(length, density, mean_span, seed):
 
 def test_a_row_depends_on_its_own_key_only():
     tokens = rows(600, 70)
-    keys = span_corruption.keys([f"row {n}" for n in range(600)])
-    inputs, targets = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST)
+    keys = noise_spans.keys([f"row {n}" for n in range(600)])
+    inputs, targets = noise_spans.corrupt(tokens, keys=keys, first_sentinel=FIRST)
     for index in (0, 255, 256, 599):
-        alone = span_corruption.corrupt(tokens[index : index + 1], keys=keys[index : index + 1], first_sentinel=FIRST)
+        alone = noise_spans.corrupt(tokens[index : index + 1], keys=keys[index : index + 1], first_sentinel=FIRST)
         np.testing.assert_array_equal(alone[0][0], inputs[index])
         np.testing.assert_array_equal(alone[1][0], targets[index])
-    backwards = span_corruption.corrupt(tokens[::-1], keys=keys[::-1], first_sentinel=FIRST)
+    backwards = noise_spans.corrupt(tokens[::-1], keys=keys[::-1], first_sentinel=FIRST)
     np.testing.assert_array_equal(backwards[0][::-1], inputs)
 
 
 def test_the_draw_never_changes():
     """Shards prepared with another version, or on another machine, must come out the same."""
-    keys = span_corruption.keys(["document 1", "document 2"], seed=7)
+    keys = noise_spans.keys(["document 1", "document 2"], seed=7)
     assert [f"{key:016x}" for key in keys] == ["43117bef716176fc", "85f6a51baafe7550"]
     mask = spans_in_numpy.noise_mask(30, keys=keys, density=0.3)
     assert ["".join(".#"[int(hidden)] for hidden in row) for row in mask] == [
@@ -135,7 +135,7 @@ def test_the_draw_never_changes():
 
 def test_all_masks_are_equally_likely():
     """7 tokens, 3 of them hidden in 2 spans: 3 cuts of the kept × 2 of the hidden = 6 masks."""
-    keys = span_corruption.keys(map(str, range(12000)))
+    keys = noise_spans.keys(map(str, range(12000)))
     masks = Counter(row.tobytes() for row in spans_in_numpy.noise_mask(7, keys=keys, density=0.43, mean_span=1.5))
     assert len(masks) == 3 * 2
     # Chi-squared with 5 degrees of freedom; 20.5 has probability 0.001, and the keys are fixed.
@@ -143,7 +143,7 @@ def test_all_masks_are_equally_likely():
 
 
 def test_seeds_and_ids_give_other_masks():
-    keys = np.concatenate([span_corruption.keys(["a", "b"], seed=seed) for seed in range(3)])
+    keys = np.concatenate([noise_spans.keys(["a", "b"], seed=seed) for seed in range(3)])
     masks = spans_in_numpy.noise_mask(568, keys=keys)
     assert all(
         (masks[first_index] != masks[second_index]).any() for first_index, second_index in combinations(range(6), 2)
@@ -151,7 +151,7 @@ def test_seeds_and_ids_give_other_masks():
 
 
 def test_restore_refuses_sides_that_do_not_belong_together():
-    inputs, targets = span_corruption.corrupt(rows(2, 70), keys=span_corruption.keys("ab"), first_sentinel=FIRST)
+    inputs, targets = noise_spans.corrupt(rows(2, 70), keys=noise_spans.keys("ab"), first_sentinel=FIRST)
     with pytest.raises(ValueError, match="cut"):
         restore(inputs[0][:-1], targets[0], first_sentinel=FIRST)
     with pytest.raises(ValueError, match="sentinels"):
@@ -165,10 +165,10 @@ def test_real_text_comes_back(shared_data: Path):
     model, text = shared_data / "t5_tokenizer" / "spiece.model", shared_data / "english" / "wikitext2_valid.txt"
     pieces = spm.SentencePieceProcessor(model_file=str(model))
     ids = np.array(pieces.encode(text.read_text(encoding="utf-8")[:300_000]), np.int32)
-    raw, _ = span_corruption.lengths(512)
+    raw, _ = noise_spans.lengths(512)
     tokens = ids[: len(ids) // raw * raw].reshape(-1, raw)
-    inputs, targets = span_corruption.corrupt(
-        tokens, keys=span_corruption.keys(map(str, range(len(tokens)))), first_sentinel=FIRST, eos_id=EOS
+    inputs, targets = noise_spans.corrupt(
+        tokens, keys=noise_spans.keys(map(str, range(len(tokens)))), first_sentinel=FIRST, eos_id=EOS
     )
     restored_rows = [restore(*row, first_sentinel=FIRST) for row in zip(inputs, targets, strict=True)]
     np.testing.assert_array_equal(np.stack(restored_rows), tokens)

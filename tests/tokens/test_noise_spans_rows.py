@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5prep.tokens import ragged, span_corruption
+from t5prep.tokens import noise_spans, ragged
 
 
 def documents(sizes):
@@ -27,8 +27,8 @@ def batches(sizes, max_documents):
 )
 def test_every_token_stands_once_in_order_and_rows_know_their_start(sizes, length, window, max_documents):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_corruption, "ROWS", window)
-        blocks = list(span_corruption.chunks(batches(sizes, max_documents), length=length))
+        patch.setattr(noise_spans, "ROWS", window)
+        blocks = list(noise_spans.chunks(batches(sizes, max_documents), length=length))
     for ids, tokens in blocks:
         assert tokens.dtype == np.int32
         assert len(ids) == len(tokens)
@@ -49,8 +49,8 @@ def test_rows_do_not_depend_on_how_many_are_cut_at_once(sizes, windows):
     row_lists = []
     for window, max_documents in windows:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(span_corruption, "ROWS", window)
-            blocks = list(span_corruption.chunks(batches(sizes, max_documents), length=7))
+            patch.setattr(noise_spans, "ROWS", window)
+            blocks = list(noise_spans.chunks(batches(sizes, max_documents), length=7))
         row_lists.append(
             [(name, row.tolist()) for ids, tokens in blocks for name, row in zip(ids, tokens, strict=True)]
         )
@@ -58,5 +58,5 @@ def test_rows_do_not_depend_on_how_many_are_cut_at_once(sizes, windows):
 
 
 def test_no_documents_make_no_rows():
-    assert list(span_corruption.chunks([], length=4)) == []
-    assert list(span_corruption.chunks([(["a"], ragged.of([[]]))], length=4)) == []
+    assert list(noise_spans.chunks([], length=4)) == []
+    assert list(noise_spans.chunks([(["a"], ragged.of([[]]))], length=4)) == []

@@ -17,21 +17,25 @@ from raised import raises
 
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.training.model.weight_layout import WeightLayout
-from t5prep.training.run import checkpoint as checkpoints
-from t5prep.training.run import checkpoint_tensors
-from t5prep.training.run.checkpoint import State
+from t5prep.training.run import checkpoint_tensors, checkpoints
+from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import PARTS
 from t5prep.training.runtime.state import Variables
-from t5prep.training.settings import config as configs
+from t5prep.training.settings import train_config
 
-CONFIG = configs.build({"data": ("d",), "model": "m", "out": "o"})
+CONFIG = train_config.build({"data": ("d",), "model": "m", "out": "o"})
 LAYOUTS = {"a.b": WeightLayout((2, 4), stacked_axes=0, stddev=1.0, tensors=("a.b",))}  # of `_variables`
 DATA = [{"uri": "d", "task": "t", "digest": "1" * 64}]
 
 
 def _state(step: int, **values) -> State:
-    fields = {"config": json.loads(configs.dumps(CONFIG)), "data": DATA, "tokenizer": "2" * 64, "metric": "accuracy"}
+    fields = {
+        "config": json.loads(train_config.dumps(CONFIG)),
+        "data": DATA,
+        "tokenizer": "2" * 64,
+        "metric": "accuracy",
+    }
     return State(step=step, **{**fields, **values})
 
 
@@ -254,7 +258,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def _dump_config(**values: Any) -> dict[str, Any]:
-    return json.loads(configs.dumps(dataclasses.replace(CONFIG, **values)))
+    return json.loads(train_config.dumps(dataclasses.replace(CONFIG, **values)))
 
 
 def test_of_equal_scores_the_first_is_the_best_as_for_patience(tmp_path: Path) -> None:
