@@ -81,8 +81,8 @@ def check(folder: Path, engine: str, stages: list[str]) -> list[str]:
         )
         previous_results = results
     process = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
-    (line,) = [line for line in process.stderr.splitlines() if "an earlier run had made" in line]
-    found_count, every = (int(word.replace(",", "")) for word in line.split()[:3:2])
+    (line,) = [line for line in process.stderr.splitlines() if line.startswith("Reused ")]
+    found_count, every = (int(word.replace(",", "")) for word in line.split()[1:4:2])
     assert bytes_of(out) == bytes_of(folder / "here")
     assert found_count == len(previous_results) < every
     return [*summary_lines, line]

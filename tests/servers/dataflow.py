@@ -36,9 +36,9 @@ class Dataflow:
         self.request, self.job = body, json.loads(body)
         self.state = "JOB_STATE_RUNNING"
         threading.Thread(target=self._run, daemon=True).start()
-        return self.state()
+        return self.describe()
 
-    def state(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         about = {key: self.job[key] for key in ("name", "clientRequestId", "type") if key in self.job}
         return {**about, "id": "2026-job", "currentState": self.state}
 
@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
         match = re.search(r"/(messages|metrics)(\?|$)", self.path)
         failed = match and match[1] == "messages" and self.service.state == "JOB_STATE_FAILED"
         of_messages = {"jobMessages": [{"id": "1", **_ERROR}]} if failed else {}
-        self._answer(of_messages if match else self.service.state())
+        self._answer(of_messages if match else self.service.describe())
 
     def _answer(self, payload: Any) -> None:
         data = json.dumps(payload).encode()
