@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -111,13 +110,15 @@ def test_the_sdist_without_a_compiler_says_what_to_do(built: dict[str, Path], tm
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], env={**_alone(), **compilers}, **tried
     )
     assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1].startswith("A part of t5prep is in C, and no compiler built it (")
+    assert "gcc" in ran.stderr.splitlines()[-1]
     assert "Traceback" not in ran.stderr
     t5prep = [sys.executable, "-m", "t5prep.cli"]
     line = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", tmp_path / "data"]
     ran = subprocess.run([*t5prep, *line], env=_alone(), **tried)
     assert ran.returncode == 1
-    assert re.fullmatch(r"Error: What t5prep has in C is not built here\. .*\n", ran.stderr), ran.stderr
+    assert ran.stderr.startswith("Error: ")
+    assert ran.stderr.endswith("[install.missing-extension]\n")
+    assert len(ran.stderr.splitlines()) == 1
     ran = subprocess.run([*t5prep, "doctor", "--json"], env=_alone(), **tried)
     states = {finding["what"]: finding["state"] for finding in json.loads(ran.stdout)["findings"]}
     assert (ran.returncode, states["encoder in C"]) == (1, "wrong")

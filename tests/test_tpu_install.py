@@ -53,4 +53,5 @@ def test_the_commands_for_a_tpu_end_with_a_sentence_where_there_is_none(tmp_path
         command.split(), cwd=clone, env=environment, capture_output=True, text=True, check=False
     )
     assert (train_result.returncode, len(train_result.stderr.strip().splitlines())) == (1, 1), train_result.stderr
-    assert train_result.stderr.startswith("Error: --tpu: no TPU here")
+    assert train_result.stderr.startswith("Error: --tpu ")
+    assert train_result.stderr.endswith("[device.missing-tpu]\n")
