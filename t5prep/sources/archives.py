@@ -15,6 +15,7 @@ import lzma
 import os
 import re
 import stat
+import sys
 import tarfile
 import tempfile
 import threading
@@ -64,6 +65,21 @@ class Limits:
             f"If you trust it, raise the limit: export {MAX_RATIO}={enough}",
             code="file.oversized-archive",
         )
+
+
+@dataclasses.dataclass
+class Budget:
+    """The bytes that an archive and the archives in it unpack to, which its own bytes limit."""
+
+    name: str
+    packed: int
+    unpacked: int = 0
+
+    def add(self, unpacked: int) -> None:
+        """Count a member. Raises SourceError if the members together exceed the maximum ratio."""
+        self.unpacked += unpacked
+        bounds = dataclasses.replace(limits(), max_bytes=sys.maxsize)  # a corpus of many files may be of any size
+        bounds.check(self.name, packed=self.packed, unpacked=self.unpacked)
 
 
 def limits() -> Limits:
@@ -124,9 +140,18 @@ def refuse_others(name: str) -> None:
 
 
 def members(
-    archive: BinaryIO, *, path: str, name: str, include: Sequence[str] = (), prefix: str = "", checksum: str = ""
+    archive: BinaryIO,
+    *,
+    path: str,
+    name: str,
+    include: Sequence[str] = (),
+    prefix: str = "",
+    checksum: str = "",
+    budget: Budget,
 ) -> tuple[list[RawFile], list[str]]:
     """Return the requested members, named `prefix` + their name in the archive, and the names of all members.
+
+    `budget` counts the requested ones.
 
     Archives among the members are always returned, because requested files may be inside (see local.expand_archive).
 
@@ -145,6 +170,7 @@ def members(
         files_by_name[full] = dataclasses.replace(file, name=full, checksum=checksum)
         if is_requested(full, include) or is_archive(full):
             _check_content(f"{file.member} in {name}", packed, file.bytes, is_encrypted=is_encrypted)
+            budget.add(file.bytes)
     return [file for full, file in files_by_name.items() if is_requested(full, include) or is_archive(full)], list(
         files_by_name
     )

@@ -5,6 +5,7 @@ obeyed up to PATIENCE. Without one, the pause doubles with each try. urllib3's R
 resume a body, and it logs complete addresses, even signed ones.
 """
 
+import contextlib
 import dataclasses
 import email.utils
 import hashlib
@@ -15,18 +16,21 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urljoin
 
 import requests
 import urllib3
 from filelock import AcquireReturnProxy, FileLock, Timeout
+from requests.structures import CaseInsensitiveDict
 
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, store
 from t5prep.io.progress import Progress
+from t5prep.json_values import JSONObject
 from t5prep.version import __version__
 
 TRIES = 6
@@ -110,6 +114,9 @@ _LONG_AGO = 1e9  # seconds since 1970 (September 2001): smaller numbers are dura
 
 TIMEOUT = (10, 60)  # seconds to connect, and between two reads
 CHUNK = 1 << 20
+SLOWEST, SLOW_SECONDS = 1 << 10, 300.0  # bytes a second, over so many seconds
+_PROGRESS = 64 << 10  # bytes after which failed tries are forgotten
+_RESERVE = 1 << 30  # bytes of the disk that a file of unknown size leaves free
 MOST_JSON_BYTES = 64 << 20  # maximum answer of an API
 
 
@@ -153,11 +160,13 @@ def get(
     *,
     display_name: str,
     headers: Mapping[str, str] | None = None,
-    stream: bool = False,
     retries: Retries | None = None,
-    session: requests.Session | None = None,
+    session: "Session | None" = None,
+    post: JSONObject | None = None,
 ) -> requests.Response:
-    """Return the response to a GET with status 200, 206 or 416. `display_name` replaces the address in errors.
+    """Return the response to a GET with status 200, 206 or 416, before its body. `display_name` replaces the address in errors.
+
+    post: sent as JSON by a POST instead, whose redirect is returned and not followed
 
     Raises Refused for any other status, and SourceError if the host stays unreachable.
     """
@@ -166,27 +175,19 @@ def get(
     request_headers = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
     while True:
         try:
-            with connection_errors():
-                response = (session or requests).get(url, headers=request_headers, stream=stream, timeout=TIMEOUT)
+            with connection_errors(), contextlib.nullcontext(session) if session else Session() as opened:
+                response = _response(opened, url, request_headers, post=post, display_name=display_name)
         except Broken as broken:
             retries.wait(str(broken))
             continue
-        if url.startswith("https:") and any(not hop.url.startswith("https:") for hop in [*response.history, response]):
+        if not _LENGTH.fullmatch(length := response.headers.get("Content-Length", "0")):
             response.close()
             raise SourceError(
-                f"{display_name} redirects from https to http, which is not secure. Download the file "
-                "yourself, and name the local file.",
-                code="source.insecure-redirect",
-            )
-        length = response.headers.get("Content-Length", "0")
-        if not length.isdigit():
-            response.close()
-            raise SourceError(
-                f"The host of {display_name} sends a length that is not a number of bytes ({length!r}). "
+                f"The host of {display_name} sends a length that is not a number of bytes ({length[:40]!r}). "
                 "Download the file yourself, and name the local file.",
                 code="source.invalid-response",
             )
-        if response.status_code in (200, 206, 416):
+        if response.status_code in (200, 206, 416) or response.is_redirect:
             return response
         response.close()
         if response.status_code not in STATUSES:
@@ -196,7 +197,85 @@ def get(
         retries.wait(f"the host answers {response.status_code} {response.reason}", headers=response.headers)
 
 
-def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None = None) -> Any:
+_LENGTH = re.compile(r"[0-9]{1,18}")
+
+
+class Session(requests.Session):
+    """A session that leaves the redirects to `get`.
+
+    requests reads the complete body of a redirect, which may be endless, and follows one from https to http.
+    """
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Return no address, so that requests does not follow it."""
+
+
+def _response(
+    session: Session, url: str, headers: MutableMapping[str, str], *, post: JSONObject | None, display_name: str
+) -> requests.Response:
+    """Return the response to a request, after the redirects of a GET."""
+    history: list[requests.Response] = []
+    headers = CaseInsensitiveDict(headers)
+    while len(history) <= session.max_redirects:
+        # Any `auth` hinders requests from replacing the header by a line of ~/.netrc.
+        auth = _unchanged if "Authorization" in headers else None
+        response = session.request(
+            "GET" if post is None else "POST",
+            url,
+            headers=headers,
+            json=post,
+            auth=auth,
+            stream=True,
+            timeout=TIMEOUT,
+        )
+        response.history = history[:]
+        if post is not None or not response.is_redirect:
+            return response
+        response.close()
+        history.append(response)
+        try:
+            target = urljoin(url, super(Session, session).get_redirect_target(response) or "")
+        except ValueError:
+            raise requests.exceptions.InvalidURL from None
+        if url.startswith("https:") and not target.startswith("https:"):
+            raise SourceError(
+                f"{display_name} redirects from https to http, which is not secure. Download the file "
+                "yourself, and name the local file.",
+                code="source.insecure-redirect",
+            )
+        if session.should_strip_auth(url, target):
+            headers.pop("Authorization", None)
+        url = target
+    raise requests.exceptions.TooManyRedirects
+
+
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _pieces(response: requests.Response, display_name: str) -> Iterator[bytes]:
+    """Yield the bytes of a response as they arrive. Raises Broken, and SourceError if fewer than SLOWEST arrive in a second."""
+    since, arrived = time.monotonic(), 0
+    while True:
+        with connection_errors():
+            piece = response.raw.read1(CHUNK, decode_content=False)
+        if not piece:
+            return
+        yield piece
+        arrived += len(piece)
+        if (seconds := time.monotonic() - since) > SLOW_SECONDS:
+            if arrived < SLOWEST * seconds:
+                raise SourceError(
+                    f"The host of {display_name} sends only {arrived / seconds:.0f} bytes a second. Run the command again "
+                    "later to resume.",
+                    code="source.unavailable",
+                )
+            since, arrived = time.monotonic(), 0
+
+
+def get_json(
+    url: str, *, display_name: str, headers: Mapping[str, str] | None = None, post: JSONObject | None = None
+) -> Any:
     """Return the JSON object that an API answers.
 
     Raises Refused, and SourceError if the answer is too large or not a JSON object (a sign-in page, for example).
@@ -204,20 +283,19 @@ def get_json(url: str, *, display_name: str, headers: Mapping[str, str] | None =
     retries, content = Retries(display_name), None
     while content is None:
         try:
-            with (
-                get(url, display_name=display_name, headers=headers, stream=True, retries=retries) as response,
-                connection_errors(),
-            ):
-                # One byte above the limit shows that the answer is too large, without reading all of it.
-                content = response.raw.read(MOST_JSON_BYTES + 1, decode_content=True)
+            with get(url, display_name=display_name, headers=headers, retries=retries, post=post) as response:
+                content = bytearray()
+                for piece in _pieces(response, display_name):
+                    content += piece
+                    if len(content) > MOST_JSON_BYTES:
+                        raise SourceError(
+                            f"The host of {display_name} sends more than {MOST_JSON_BYTES >> 20} MiB of metadata, which "
+                            "is too much. Download the files yourself, and name the local files.",
+                            code="source.invalid-response",
+                        )
         except Broken as broken:
+            content = None
             retries.wait(str(broken))
-    if len(content) > MOST_JSON_BYTES:
-        raise SourceError(
-            f"The host of {display_name} sends more than {MOST_JSON_BYTES >> 20} MiB of metadata, which "
-            "is too much. Download the files yourself, and name the local files.",
-            code="source.invalid-response",
-        )
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -342,10 +420,10 @@ class Download:
             headers["Range"] = f"bytes={start}-"
             if not self.checksum:
                 headers["If-Range"] = self._validator.read_text()
-        response = get(self.address(), display_name=self.name, headers=headers, stream=True, retries=retries)
+        response = get(self.address(), display_name=self.name, headers=headers, retries=retries)
         with response:
             if response.status_code == 416:  # the part is at least as long as the file
-                total_bytes = _parse_total_bytes(response)
+                total_bytes = total_bytes_of(response)
                 if total_bytes != start:
                     self._discard()
                     raise Broken("the host has fewer bytes than were fetched before")
@@ -360,7 +438,7 @@ class Download:
                     "Download the file yourself, and name the local file.",
                     code="source.unsupported-host",
                 )
-            total_bytes = _parse_total_bytes(response)
+            total_bytes = total_bytes_of(response)
             self._remember(response)
             missing = (total_bytes or self.size or 0) - (start if continues else 0)
             if missing > (free := shutil.disk_usage(self._part.parent).free):
@@ -381,12 +459,8 @@ class Download:
 
         Raises Broken, and SourceError for a web page instead of the file.
         """
-        chunks = response.raw.stream(CHUNK, decode_content=False)
-        while True:
-            with connection_errors():
-                chunk = next(chunks, b"")
-            if not chunk:
-                return
+        is_bounded = self.size is not None or total_bytes_of(response) is not None
+        for chunk in _pieces(response, self.name):
             if first and looks_like_a_page(response, chunk, self.name):
                 out.close()
                 self._discard()
@@ -397,10 +471,20 @@ class Download:
                 )
             first = False
             out.write(chunk)
-            if out.tell() > self._furthest:  # a host that always restarts from zero makes no progress
+            if out.tell() >= self._furthest + _PROGRESS:  # a host that always restarts from zero makes no progress
                 self._furthest = out.tell()
                 retries.failed = 0
             bar.add(bytes=len(chunk))
+            if self.size is not None and out.tell() > self.size:
+                return  # the host may never end
+            if not is_bounded and shutil.disk_usage(self._part.parent).free < _RESERVE:
+                out.close()
+                self._discard()
+                raise SourceError(
+                    f"{self.name} has no known size, and {self._part.parent} has less than {_RESERVE:,} bytes left. Free "
+                    "some space, or set T5PREP_CACHE to another folder.",
+                    code="cache.insufficient-space",
+                )
 
     def _start(self) -> int:
         """Return the number of bytes that can be resumed: 0 unless they certainly belong to the same version."""
@@ -435,17 +519,17 @@ class Download:
 
 def _first(response: requests.Response) -> int | None:
     """Return the first byte of a response's range, or None."""
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    match = re.match(r"bytes ([0-9]{1,18})-", response.headers.get("Content-Range", ""))
     return int(match.group(1)) if match else None
 
 
-def _parse_total_bytes(response: requests.Response) -> int | None:
+def total_bytes_of(response: requests.Response) -> int | None:
     """Return the length of the complete file from Content-Range or Content-Length, or None."""
-    match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+    match = re.search(r"/([0-9]{1,18})$", response.headers.get("Content-Range", ""))
     if match:
         return int(match.group(1))
     length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdigit() and response.status_code == 200 else None
+    return int(length) if _LENGTH.fullmatch(length) and response.status_code == 200 else None
 
 
 _PATIENCE = 5.0  # seconds of waiting for the lock before a message explains it

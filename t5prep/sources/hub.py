@@ -20,7 +20,18 @@ from t5prep.errors import SourceError
 from t5prep.io.ranges import RangedFile
 from t5prep.json_values import JSONObject
 from t5prep.sources import archives, card, local, split_names
-from t5prep.sources.http import STATUSES, Broken, Download, Refused, Retries, connection_errors, digests, fetch, get
+from t5prep.sources.http import (
+    STATUSES,
+    Broken,
+    Download,
+    Refused,
+    Retries,
+    Session,
+    connection_errors,
+    digests,
+    fetch,
+    get,
+)
 from t5prep.sources.raw import METADATA, RawFile, Resolved, SourceLocation, checked, is_requested, is_set_aside
 
 if TYPE_CHECKING:
@@ -355,7 +366,7 @@ class _Ranges(RangedFile):
 
     def __init__(self, url: str, headers: dict[str, str], *, display_name: str, size: int):
         self._url, self._headers, self._what = url, headers, display_name
-        self._session = requests.Session()  # one connection for all reads
+        self._session = Session()  # one connection for all reads
         self._redirected = ""
         self._whole = b""  # the content of a small file whose host has no ranges
         super().__init__(size)
@@ -428,4 +439,4 @@ class _Ranges(RangedFile):
 
     def _ask(self, url: str, headers: dict[str, str], retries: Retries) -> requests.Response:
         """Return the response to one request."""
-        return get(url, display_name=self._what, headers=headers, stream=True, retries=retries, session=self._session)
+        return get(url, display_name=self._what, headers=headers, retries=retries, session=self._session)

@@ -1,29 +1,22 @@
-"""Read Kaggle datasets through kagglehub's client, which finds the user's credentials and calls the API.
+"""Read Kaggle datasets through its API, with the credentials that kagglehub finds.
 
-`kagglehub.dataset_download` is not used. It unpacks archives of any size to disk, fails at the first 429, and lets
-two processes write the same file.
+kagglehub's own client is not used. It waits for ever, reads answers of any size (and a file that is JSON as an answer),
+follows redirects to http, unpacks archives of any size to disk, and fails at the first 429.
 """
 
 import base64
 import contextlib
 import dataclasses
-import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
-
-import requests
+from collections.abc import Iterator, Sequence
 
 from t5prep.errors import SourceError
-from t5prep.sources import archives, local
-from t5prep.sources.http import STATUSES, Blob, Broken, Download, Refused, Retries, connection_errors, fetch
+from t5prep.json_values import JSONObject
+from t5prep.sources import archives, http, local
+from t5prep.sources.http import Blob, Download, Refused, fetch
 from t5prep.sources.raw import RawFile, Resolved, SourceLocation, checked
 
-if TYPE_CHECKING:
-    from kagglesdk.datasets.services.dataset_api_service import DatasetApiClient
-    from kagglesdk.datasets.types.dataset_api_service import ApiDataset
-
-T = TypeVar("T")
+API = "https://api.kaggle.com/v1/datasets.DatasetApiService"
 _TOKEN_ADVICE = (
     "Make an API token on your Kaggle settings page, and save it as ~/.kaggle/access_token "
     "or in the environment variable KAGGLE_API_TOKEN."
@@ -32,19 +25,28 @@ _TOKEN_ADVICE = (
 
 def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Return a dataset (with `#file`, one file of it) at its latest or the given version. Raises SourceError."""
-    with _client() as client:
-        from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
-
-        request = ApiGetDatasetRequest()
-        request.owner_slug, request.dataset_slug = location.name.split("/")
-        dataset, latest = _call(lambda: _with_version(client.get_dataset(request)), location)
-        version = int(location.revision or latest)
-        if latest and version > latest:
-            raise SourceError(
-                f"{location.uri} names a version that does not exist. Use version {latest} or an earlier one.",
-                code="kaggle.unknown-version",
-            )
-        blob, arrived, checksum = _fetch(client, location, version, progress=progress)
+    owner, _, slug = location.name.partition("/")
+    request: dict[str, str | int] = {"ownerSlug": owner, "datasetSlug": slug}
+    headers = _authorization()
+    with _refusals(location, has_credentials=bool(headers)):
+        dataset = http.get_json(f"{API}/GetDataset", display_name=location.uri, headers=headers, post=request)
+    latest = dataset.get("currentVersionNumber") or 0
+    licence, creator, title = (dataset.get(name) or "" for name in ("licenseName", "creatorName", "title"))
+    if type(latest) is not int or not all(isinstance(text, str) for text in (licence, creator, title)):
+        raise _invalid()
+    version = int(location.revision or latest)
+    if version < 1:
+        raise _invalid()
+    if latest and version > latest:
+        raise SourceError(
+            f"{location.uri} names a version that does not exist. Use version {latest} or an earlier one.",
+            code="kaggle.unknown-version",
+        )
+    request |= {"datasetVersionNumber": version, **({"fileName": location.part} if location.part else {})}
+    try:
+        blob, arrived, checksum = _fetch(location, request, headers, progress=progress)
+    except Refused as refused:
+        raise SourceError(f"{location.uri}: {refused} Run this again later.", code="kaggle.unavailable") from None
     files: list[RawFile] = []
     if archives.is_zip(arrived):
         # A dataset arrives as one zip, and a large file may, too. That zip is only for transport, so names do not
@@ -62,102 +64,72 @@ def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool 
         location.uri,
         revision=f"version {version}",
         files=checked(files, location.uri, include=include, offered=offered),
-        licence=dataset.license_name or "",
-        citation=f"{dataset.creator_name or location.name.partition('/')[0]}. {dataset.title or location.name} "
-        f"(version {version}). Kaggle. {address}",
+        licence=licence,
+        citation=f"{creator or owner}. {title or location.name} (version {version}). Kaggle. {address}",
         is_named=bool(location.part) and not archives.is_archive(location.part),
     )
 
 
-def _with_version(dataset: "ApiDataset") -> tuple["ApiDataset", int]:
-    """Return the dataset and its latest version, 0 for none. Raises ValueError or TypeError for an answer of another kind."""
-    return dataset, int(dataset.current_version_number or 0)
-
-
 def _fetch(
-    client: "DatasetApiClient", location: SourceLocation, version: int, *, progress: bool | None
+    location: SourceLocation, request: JSONObject, headers: dict[str, str], *, progress: bool | None
 ) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name of what arrived (`data.csv` or `data.csv.zip`), and the published MD5."""
-    from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
-    request = ApiDownloadDatasetRequest()
-    request.owner_slug, request.dataset_slug = location.name.split("/")
-    request.dataset_version_number = version
-    if location.part:
-        request.file_name = location.part
+    def signed_address() -> str:
+        """Return the address that Kaggle redirects to. It expires, so it is requested before each try."""
+        with (
+            _refusals(location, has_credentials=bool(headers)),
+            http.get(f"{API}/DownloadDataset", display_name=location.uri, headers=headers, post=request) as response,
+        ):
+            address = response.headers.get("Location", "")
+        if not address.startswith("https://"):
+            raise _invalid()
+        return address
 
-    def request_redirect() -> requests.Response:
-        """Return Kaggle's redirect to a signed address. It expires, so it is requested before each try."""
-        response = _call(lambda: client.download_dataset(request), location)
-        response.close()
-        return response
-
-    answer = request_redirect()
+    with http.get(signed_address(), display_name=location.uri) as answer:
+        pass  # only its headers are needed
     arrived = location.part or f"{location.name.partition('/')[2]}.zip"
     if location.part and answer.url.partition("?")[0].endswith(".zip") and not archives.is_zip(location.part):
         arrived = f"{location.part}.zip"
     # x-goog-hash: crc32c=...,md5=<base64>
     md5 = re.search(r"md5=([A-Za-z0-9+/]{22}==)", answer.headers.get("x-goog-hash", ""))
     checksum = f"md5:{base64.b64decode(md5.group(1)).hex()}" if md5 else ""
-    key = f"kaggle:{location.name}@{version}#{location.part} {checksum}"
-    size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
-    download = Download(lambda: request_redirect().url, arrived, checksum, size, progress=progress)
+    key = f"kaggle:{location.name}@{request['datasetVersionNumber']}#{location.part} {checksum}"
+    download = Download(signed_address, arrived, checksum, http.total_bytes_of(answer), progress=progress)
+    return fetch(key, download), arrived, checksum
+
+
+def _authorization() -> dict[str, str]:
+    """Return the header with the user's credentials, {} without ones. Raises SourceError."""
+    from kagglehub.config import get_kaggle_credentials
+
     try:
-        return fetch(key, download), arrived, checksum
-    except Refused as refused:
-        raise SourceError(f"{location.uri}: {refused} Run this again later.", code="kaggle.unavailable") from None
+        credentials = get_kaggle_credentials()
+    except (ValueError, OSError) as error:  # its message has the name of the file, never its content
+        raise SourceError(f"{error}. {_TOKEN_ADVICE}", code="kaggle.invalid-credentials") from None
+    if not credentials:
+        return {}
+    user_key = f"{credentials.username}:{credentials.key}"
+    basic = f"Basic {base64.b64encode(user_key.encode()).decode()}"
+    return {"Authorization": f"Bearer {credentials.api_key}" if credentials.api_key else basic}
+
+
+def _invalid() -> SourceError:
+    return SourceError(
+        "Kaggle does not answer as its API does. Check whether a proxy or a sign-in page intercepts the request.",
+        code="kaggle.invalid-response",
+    )
 
 
 @contextlib.contextmanager
-def _client() -> Iterator["DatasetApiClient"]:
-    """Yield Kaggle's dataset API. stdout is discarded, because the client prints to it, in test environments even headers."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        from kagglehub.clients import build_kaggle_client
-
-        try:
-            client = build_kaggle_client()
-        except (ValueError, OSError) as error:  # its message has the name of the file, never its content
-            raise SourceError(f"{error}. {_TOKEN_ADVICE}", code="kaggle.invalid-credentials") from None
-        with client:
-            yield client.datasets.dataset_api_client
-
-
-def _call(ask: Callable[[], T], location: SourceLocation) -> T:
-    """Return the result of `ask`, a call of the API, with retries. Raises SourceError with the fix."""
-    retries = Retries(location.uri)
-    while True:
-        try:
-            with connection_errors():
-                try:
-                    return ask()
-                except requests.exceptions.HTTPError as error:
-                    answer = error.response
-                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-                    # Some exceptions of requests are ValueErrors, too. They belong to `connection_errors`, unless
-                    # they are about JSON.
-                    if isinstance(error, requests.exceptions.RequestException) and not isinstance(
-                        error, requests.exceptions.JSONDecodeError
-                    ):
-                        raise
-                    raise SourceError(
-                        "Kaggle does not answer as its API does. Check whether a proxy or a sign-in page intercepts "
-                        "the request.",
-                        code="kaggle.invalid-response",
-                    ) from None
-        except Broken as broken:
-            retries.wait(str(broken))
-            continue
-        assert answer is not None, "the client always gives one"
-        if answer.status_code not in STATUSES:
-            raise _refusal(location, answer.status_code) from None
-        retries.wait(f"Kaggle answers {answer.status_code}", headers=answer.headers)
-
-
-def _refusal(location: SourceLocation, status: int) -> SourceError:
-    """Return the error that says why Kaggle answers a request with this HTTP status, and what to do."""
-    from kagglehub.config import get_kaggle_credentials
-
-    has_credentials = get_kaggle_credentials() is not None
+def _refusals(location: SourceLocation, *, has_credentials: bool) -> Iterator[None]:
+    """Convert Refused into the SourceError that says why Kaggle refuses a request, and what to do."""
+    try:
+        yield
+    except Refused as refused:
+        status = refused.status
+    else:
+        return
     if status == 401:
         code, problem = "kaggle.invalid-credentials", f"Kaggle rejects the credentials ({status}). {_TOKEN_ADVICE}"
     elif status == 403 and has_credentials:
@@ -178,4 +150,4 @@ def _refusal(location: SourceLocation, status: int) -> SourceError:
         )
     else:
         code, problem = "kaggle.unavailable", f"Kaggle answers {status}. Run this again later."
-    return SourceError(f"{location.uri}: {problem}", code=code)
+    raise SourceError(f"{location.uri}: {problem}", code=code)

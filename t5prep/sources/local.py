@@ -82,7 +82,13 @@ def _folder_and_config(name: str) -> tuple[Path | None, str]:
 
 
 def expand(
-    path: Path | str, *, name: str, include: Sequence[str] = (), sha256: str = "", checksum: str = ""
+    path: Path | str,
+    *,
+    name: str,
+    include: Sequence[str] = (),
+    sha256: str = "",
+    checksum: str = "",
+    budget: archives.Budget | None = None,
 ) -> tuple[list[RawFile], list[str]]:
     """Return a file on disk as raw files: itself, or the members of an archive as `name/member`; and all names in it.
 
@@ -101,6 +107,7 @@ def expand(
                     prefix=f"{name}/",
                     checksum=checksum,
                     modified=status.st_mtime_ns,
+                    budget=budget,
                 )
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}).", code="source.unreadable") from error
@@ -121,13 +128,18 @@ def expand_archive(
     prefix: str = "",
     checksum: str = "",
     modified: int = 0,
+    budget: archives.Budget | None = None,
 ) -> tuple[list[RawFile], list[str]]:
     """Return the requested members of an archive (archives.members), and the names of all.
 
-    Members of an archive in it are named `archive/member`. Such an inner archive is copied to the cache folder.
+    Members of an archive in it are named `archive/member`. Such an inner archive is copied to the cache folder, and has the
+    `budget` of the outermost one.
     Raises SourceError.
     """
-    members, names = archives.members(archive, path=path, name=name, include=include, prefix=prefix, checksum=checksum)
+    budget = budget or archives.Budget(name, packed=archive.seek(0, os.SEEK_END))
+    members, names = archives.members(
+        archive, path=path, name=name, include=include, prefix=prefix, checksum=checksum, budget=budget
+    )
     files: list[RawFile] = []
     offered = [name for name in names if not archives.is_archive(name)]
     for member in (dataclasses.replace(member, modified=modified) for member in members):
@@ -140,7 +152,7 @@ def expand_archive(
                 code="file.unsupported-archive",
             )
         inner, inner_names = expand(
-            _unpacked(archive, member), name=member.name, include=include, checksum=member.checksum
+            _unpacked(archive, member), name=member.name, include=include, checksum=member.checksum, budget=budget
         )
         files += inner
         offered += inner_names

@@ -69,7 +69,7 @@ EXAMPLES = {
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _SHAPES = {
-    "kaggle": re.compile(r"(?P<name>[\w-]+/[\w-]+)(?:@(?P<revision>\d+))?(?:#(?P<part>.+))?"),
+    "kaggle": re.compile(r"(?P<name>[\w-]+/[\w-]+)(?:@(?P<revision>[0-9]{1,9}))?(?:#(?P<part>.+))?"),
     "zenodo": re.compile(r"(?:(?:https?://doi\.org/)?10\.5281/zenodo\.)?(?P<name>\d+)(?:#(?P<part>.+))?"),
     "hf": re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?:#(?P<part>[^#]+))?"),
     "https": re.compile(r"(?P<name>//[^/\s]+/\S*)"),

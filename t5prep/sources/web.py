@@ -37,7 +37,7 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
                 code="source.corpus-page",
             )
     try:
-        with http.get(url, display_name=location.uri, stream=True) as answer:
+        with http.get(url, display_name=location.uri) as answer:
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
             name = _name(url, answer)
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from raised import raises
-from servers.internet import Internet, make_user_agent_once
+from servers.internet import Internet
 from small_corpora import prepared, questions, write_csv
 
 import t5prep
@@ -105,7 +105,6 @@ def test_no_secret_is_shown_or_written(
         for _ in range(max(2, -(-len(SECRETS) // len(address_parameters))))
     ]
     shutil.copytree(data, tmp_path / "data")
-    make_user_agent_once(monkeypatch)
     monkeypatch.setattr(web_server.Server, "until_stopped", web_server.Server.server_close)
     with damage_kit.alone(tmp_path):
         for c, parameter, secret in rounds:

@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -30,12 +30,16 @@ class Request:
 
 @dataclasses.dataclass
 class Answer:
-    """An answer. `ranges` makes the server honour Range and If-Range, as storage hosts do."""
+    """An answer. `ranges` makes the server honour Range and If-Range, as storage hosts do.
+
+    `pieces` makes the pieces of a body whose length is not announced; it may never end.
+    """
 
     status: int = 200
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
     body: bytes = b""
     ranges: bool = False
+    pieces: Callable[[], Iterable[bytes]] | None = None
 
 
 @dataclasses.dataclass
@@ -142,9 +146,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer, fault: Fault | None) -> None:
         self.send_response(answer.status)
-        for key, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+        length = {"Transfer-Encoding": "chunked"} if answer.pieces else {"Content-Length": str(len(answer.body))}
+        for key, value in {**length, **answer.headers}.items():
             self.send_header(key, value)
         self.end_headers()
+        if answer.pieces:
+            for piece in answer.pieces():
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+            return
         cut = fault.cut if fault and not fault.answer else None
         if self.command != "HEAD":
             self.wfile.write(answer.body if cut is None else answer.body[:cut])

@@ -1,12 +1,11 @@
 """The hosts that text comes from, all on loopback, and an environment in which the real clients find them there."""
 
 import datetime
-import functools
 import ipaddress
 import json
 import os
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,31 +96,17 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_clients(monkeypatch: pytest.MonkeyPatch, home: Path, *, endpoint: str) -> None:
-    """huggingface_hub and kagglehub read some of their settings when imported, and keep one client for a process."""
+    """huggingface_hub and kagglehub read some of their settings when imported, and huggingface_hub keeps one client for a process."""
     import huggingface_hub.constants as hub
     import kagglehub.config
     from huggingface_hub.utils import close_session
 
     close_session()
-    make_user_agent_once(monkeypatch)
     monkeypatch.setattr(hub, "ENDPOINT", endpoint)
     monkeypatch.setattr(hub, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
     monkeypatch.setattr(hub, "HF_HUB_CACHE", str(home / "huggingface" / "hub"))
     monkeypatch.setattr(hub, "HF_TOKEN_PATH", str(home / "huggingface" / "token"))
     monkeypatch.setattr(kagglehub.config, "DEFAULT_KAGGLE_CREDENTIALS_FOLDER", str(home / ".kaggle"))
-
-
-def make_user_agent_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all clients of kagglehub in this process share a user agent."""
-    from kagglehub import clients
-
-    monkeypatch.setattr(clients, "get_user_agent", functools.partial(_call_once, clients.get_user_agent))
-
-
-@functools.cache
-def _call_once(get_user_agent: Callable[[], str]) -> str:
-    """Return kagglehub's user agent, which six times searches all modules for the source of each frame: a second a client."""
-    return get_user_agent()
 
 
 def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:

@@ -1,4 +1,4 @@
-"""Kaggle as kagglesdk calls it: POST /v1/datasets.DatasetApiService/..., redirecting to signed addresses."""
+"""Kaggle's API, as kagglesdk calls it, too: POST /v1/datasets.DatasetApiService/..., redirecting to signed addresses."""
 
 import base64
 import hashlib

@@ -1,5 +1,6 @@
 """Archives inside of archives are read; one that holds itself, or too much, is refused."""
 
+import dataclasses
 import io
 import tarfile
 import zipfile
@@ -84,6 +85,23 @@ def test_a_bomb_in_an_archive_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "a.zip").write_bytes(zip_of({"b.zip": zip_of({"c.csv": bytes(200_000)})}))
     with raises(SourceError, "file.oversized-archive", "100,000"):
         sources.resolve(str(tmp_path / "a.zip"))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_members_that_are_bombs_only_together_are_refused(
+    depth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = archives.limits
+    monkeypatch.setattr(archives, "limits", lambda: dataclasses.replace(limits(), any_ratio_below=1 << 20))
+    files = {f"{number}.csv": bytes(1 << 20) for number in range(8)}
+    for level in range(depth):
+        inner = zip_of(files)
+        files = {f"{level}-{number}.zip": inner for number in range(2)}
+    (tmp_path / "a.zip").write_bytes(zip_of(files))
+    with raises(SourceError, "file.oversized-archive", "a.zip", archives.MAX_RATIO):
+        sources.resolve(str(tmp_path / "a.zip"))
+    monkeypatch.setenv(archives.MAX_RATIO, "1e9")
+    assert sum(file.bytes for file in sources.resolve(str(tmp_path / "a.zip")).files) == 8 << 20 + depth
 
 
 def test_a_damaged_archive_in_an_archive_is_refused(tmp_path: Path) -> None:

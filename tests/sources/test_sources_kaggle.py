@@ -1,4 +1,4 @@
-"""Kaggle datasets, through the real kagglehub client, from hosts that speak its API and its storage."""
+"""Kaggle datasets, from hosts that speak its API and its storage."""
 
 import json
 import os
@@ -138,21 +138,8 @@ def test_a_wrong_md5_is_deleted_and_said(internet: Internet, dataset: str):
 def test_a_sign_in_page_is_not_a_dataset(internet: Internet, dataset: str):
     page = Answer(headers={"Content-Type": "text/html"}, body=b"<html>Sign in to the hotel's network</html>")
     internet.server.faults = [Fault("GetDataset", method="POST", answer=page)]
-    with raises(SourceError, "kaggle.invalid-response"):
+    with raises(SourceError, "source.invalid-response"):
         resolve(dataset)
-
-
-def test_nothing_is_said_on_stdout(internet: Internet, dataset: str, capfd: pytest.CaptureFixture[str]):
-    newer = internet.kaggle
-
-    def api(request):
-        answer = newer(request)
-        answer.headers["X-Kaggle-HubVersion"] = "99.0.0"  # makes the client print that it is old
-        return answer
-
-    internet.server.apps["api.kaggle.com"] = api
-    resolve(dataset)
-    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.slow
