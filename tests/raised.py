@@ -21,3 +21,12 @@ def raises(
         yield raised
     assert raised.value.code == code, str(raised.value)
     assert [value for value in values if value not in str(raised.value)] == [], str(raised.value)
+
+
+def assert_error(text: str, code: str, *values: str) -> None:
+    """Assert that a command printed an error with this code, and these values in its sentence.
+
+    >>> assert_error("Error: rows.csv does not exist. [source.not-found]", "source.not-found", "rows.csv")
+    """
+    assert f" [{code}]" in text, text
+    assert [value for value in values if value not in text] == [], text

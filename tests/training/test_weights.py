@@ -101,15 +101,17 @@ def test_a_model_without_weights_is_refused_with_what_is_looked_for(tmp_path):
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("tf_model.h5", r"from_pretrained\('{0}', from_tf=True\).save_pretrained"),
-        ("tf_model.h5.index.json", r"from_pretrained\('{0}', from_tf=True\).save_pretrained"),
-        ("_METADATA", r"StandardCheckpointer\(\).restore\(os.path.abspath\('{0}'\)"),
+        ("tf_model.h5", "from_pretrained('{0}', from_tf=True).save_pretrained"),
+        ("tf_model.h5.index.json", "from_pretrained('{0}', from_tf=True).save_pretrained"),
+        ("_METADATA", "StandardCheckpointer().restore(os.path.abspath('{0}')"),
     ],
 )
 def test_a_format_that_is_not_read_is_refused_with_the_converting_command(tmp_path, name, command):
     (tmp_path / name).write_bytes(b"{}")
     for _ in range(2):
-        with pytest.raises(UsageError, match=command.format(tmp_path)):
+        with raises(
+            UsageError, "weights.unsupported-format", name.removesuffix(".index.json"), command.format(tmp_path)
+        ):
             load_weights(tmp_path)
         (tmp_path / "config.json").write_text(json.dumps(TIED.to_json()))
 
@@ -149,8 +151,10 @@ def test_a_damaged_file_and_a_missing_config_are_refused(tmp_path):
         load_weights(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["no/such/directory", "nobody/no-such-model"])
-def test_a_name_that_leads_nowhere_is_refused(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "code"), [("no/such/directory", "hub.not-found"), ("nobody/no-such-model", "hub.unavailable")]
+)
+def test_a_name_that_leads_nowhere_is_refused(name, code, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UsageError, match=f'"{name}" is n'):
+    with raises(UsageError, code, f'"{name}"'):
         load_weights(name)

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 import toy_runs
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises
 from servers.http import Answer, Fault
 from servers.internet import Internet
 from servers.writable_hub import WritableHub, writable_hub  # noqa: F401 - a fixture
@@ -114,7 +114,7 @@ def test_the_command_without_a_login_is_one_sentence(internet: Internet, tmp_pat
     toy_run.reach(4)
     result = CliRunner().invoke(cli.main, ["push", "--model", toy_run.out, "--repo", "me/model"])
     assert result.exit_code == 1
-    assert "hf auth login" in str(result.output) + str(result.exception)
+    assert_error(result.stderr, "hub.missing-login", "hf auth login")
 
 
 def test_each_checkpoint_is_a_commit_with_its_logs_however_slow_the_network(

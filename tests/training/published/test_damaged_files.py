@@ -73,12 +73,12 @@ def with_entry(path: Path, **entry: Any) -> None:
     ("harm", "message"),
     [
         (lambda folder: (folder / ".zarray").unlink(), ("weights.missing-file",)),
-        (lambda folder: (folder / ".zarray").write_text("{"), ("weights.damaged", "zarray is damaged")),
-        (lambda folder: (folder / "0.0").unlink(), ("weights.missing-file",)),
-        (lambda folder: (folder / "0.0").write_bytes(b"\x1f\x8b"), ("weights.damaged", "0.0 is damaged")),
+        (lambda folder: (folder / ".zarray").write_text("{"), ("weights.damaged", ".zarray")),
+        (lambda folder: (folder / "0.0").unlink(), ("weights.missing-file", "0.0")),
+        (lambda folder: (folder / "0.0").write_bytes(b"\x1f\x8b"), ("weights.damaged", "/0.0")),
         (
             lambda folder: (folder / "0.0").write_bytes(gzip.compress(bytes(1 << 24))),
-            ("weights.damaged", "0.0 is larger"),
+            ("weights.damaged", "/0.0"),
         ),
         (lambda folder: another(folder / ".zarray", os.mkfifo), ("model.unreadable",)),
         (
@@ -86,10 +86,10 @@ def with_entry(path: Path, **entry: Any) -> None:
             ("model.unreadable",),
         ),
         (lambda folder: os.truncate(folder / ".zarray", 1 << 40), ("weights.damaged",)),
-        (lambda folder: another(folder / "0.0", os.mkfifo), ("weights.damaged", "0.0 is damaged")),
+        (lambda folder: another(folder / "0.0", os.mkfifo), ("weights.damaged", "/0.0")),
         (
             lambda folder: another(folder / "0.0", lambda path: path.symlink_to("/dev/zero")),
-            ("weights.damaged", "0.0 is damaged"),
+            ("weights.damaged", "/0.0"),
         ),
         (lambda folder: os.truncate(folder / "0.0", 1 << 40), ("weights.damaged",)),
         (
@@ -109,9 +109,8 @@ def test_a_damaged_checkpoint_of_t5x_is_one_sentence(
     tensors = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
     model_formats.write_t5x(tmp_path, tensors, kind="zarr")
     harm(tmp_path / "target.encoder.layers_0.mlp.wo.kernel")
-    with raises(UsageError, *message) as raised:
+    with raises(UsageError, *message, str(tmp_path)):
         np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
-    assert str(tmp_path) in str(raised.value)
 
 
 def array(content: bytes) -> bytes:
@@ -121,21 +120,18 @@ def array(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("chunked", "message"),
+    "chunked",
     [
-        (b"\x81\xb9__msgpack_chunked_array__\xc3", "damaged"),
-        (b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x81\xa2\xc2\xb2\x03\xa6chunks\x80", "values"),
-        (
-            b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x82\xa10\x28\xa11\x08\xa6chunks\x82\xa10%s\xa11%s"
-            % (array(bytes(3)), array(bytes(1277))),
-            "is divided between two pieces",
-        ),
+        b"\x81\xb9__msgpack_chunked_array__\xc3",
+        b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x81\xa2\xc2\xb2\x03\xa6chunks\x80",
+        b"\x83\xb9__msgpack_chunked_array__\xc3\xa5shape\x82\xa10\x28\xa11\x08\xa6chunks\x82\xa10%s\xa11%s"
+        % (array(bytes(3)), array(bytes(1277))),
     ],
 )
-def test_an_array_in_chunks_that_is_none_is_refused(model: Path, chunked: bytes, message: str) -> None:
+def test_an_array_in_chunks_that_is_none_is_refused(model: Path, chunked: bytes) -> None:
     """It lacks its shape, has a name that is a digit and no number, or has pieces that end within a value."""
     (model / "flax_model.msgpack").write_bytes(b"\x81\xa6shared\x81\xa9embedding" + chunked)
-    refused(model, message)
+    refused(model, "weights.damaged", "flax_model.msgpack")
 
 
 def test_a_checkpoint_of_tensorflow_is_none_of_t5x(tmp_path: Path) -> None:
@@ -144,14 +140,11 @@ def test_a_checkpoint_of_tensorflow_is_none_of_t5x(tmp_path: Path) -> None:
         load_weights(tmp_path)
 
 
-def refused(model: Path, match: str) -> str:
-    """The sentence that a model is refused with: it names the model and the file, and has one line."""
-    with pytest.raises(UsageError, match=match) as raised:
+def refused(model: Path, code: str, *values: str) -> None:
+    """Expect that a model is refused in one line that names the model."""
+    with raises(UsageError, code, str(model), *values) as raised:
         load_weights(model)
-    message = str(raised.value)
-    assert str(model) in message
-    assert "\n" not in message
-    return message
+    assert "\n" not in str(raised.value)
 
 
 def test_an_archive_without_torch_is_read(model: Path) -> None:
@@ -186,7 +179,7 @@ def test_a_pickle_that_names_anything_but_tensors_runs_nothing(
     else:
         begin = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
         (model / "pytorch_model.bin").write_bytes(begin + content + pickle.dumps([], 2))
-    refused(model, r"weights\.unsafe\-pickle")
+    refused(model, "weights.unsafe-pickle", "pytorch_model.bin")
     assert sorted(path.name for path in model.iterdir()) == ["config.json", "pytorch_model.bin"]
     if protocol == 4 and call in ("os.system", "eval", "exec", "open"):  # which Python's own reader does run
         pickle.loads(content)
@@ -194,11 +187,18 @@ def test_a_pickle_that_names_anything_but_tensors_runs_nothing(
 
 
 @pytest.mark.parametrize(
-    "opcode", [b"ios\nsystem\n", b"(S'touch ran'\nios\nsystem\n.", b"\x80\x02}\x81.", b"\x80\x02\x8c\x01a\x93.", b""]
+    ("opcode", "code"),
+    [
+        (b"ios\nsystem\n", "weights.unsafe-pickle"),
+        (b"(S'touch ran'\nios\nsystem\n.", "weights.unsafe-pickle"),
+        (b"\x80\x02}\x81.", "weights.unsafe-pickle"),
+        (b"\x80\x02\x8c\x01a\x93.", "weights.damaged"),
+        (b"", "weights.damaged"),
+    ],
 )
-def test_other_instructions_of_pickles_are_refused(model: Path, opcode: bytes) -> None:
+def test_other_instructions_of_pickles_are_refused(model: Path, opcode: bytes, code: str) -> None:
     write_archive(model / "pytorch_model.bin", opcode)
-    refused(model, r"pytorch_model\.bin")
+    refused(model, code, "pytorch_model.bin")
 
 
 _STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\n%sX\x03\0\0\0cpuK\x04tQ"
@@ -207,16 +207,16 @@ _STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (_TENSOR + _STATE, "sets the state"),
-        (_STORAGE % b"X\x01\0\0\x000" + _STATE, "sets the state"),
-        (b"ctorch._utils\n_rebuild_tensor\n" + _STATE, "sets the state"),
-        (b"ctorch._utils\n_rebuild_tensor\nN}X\x08\0\0\0functionNs\x86b", "sets the state"),
-        (b"}(" + b")" + b"\x85" * 1_000_000 + b"Nu", "than tensors"),  # its hash would overflow the stack
-        (_STORAGE % (b"]" * 3000 + b"a" * 2999), "storage"),
+        _TENSOR + _STATE,
+        _STORAGE % b"X\x01\0\0\x000" + _STATE,
+        b"ctorch._utils\n_rebuild_tensor\n" + _STATE,
+        b"ctorch._utils\n_rebuild_tensor\nN}X\x08\0\0\0functionNs\x86b",
+        b"}(" + b")" + b"\x85" * 1_000_000 + b"Nu",  # its hash would overflow the stack
+        _STORAGE % (b"]" * 3000 + b"a" * 2999),
         # Each is a pair of the one before, so the last has a hash of 2^40.
-        (b"})" + b"".join(b"q%ch%ch%c\x86" % (n, n, n) for n in range(1, 41)) + b"Ns", "than tensors"),
+        b"})" + b"".join(b"q%ch%ch%c\x86" % (n, n, n) for n in range(1, 41)) + b"Ns",
     ],
     ids=[
         "state of a tensor",
@@ -228,36 +228,34 @@ _STATE = b"}X\x05\0\0\0shapeX\x03\0\0\0abcsb"
         "pairs",
     ],
 )
-def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(
-    model: Path, content: bytes, message: str
-) -> None:
+def test_a_pickle_that_changes_what_it_made_or_nests_deeply_is_refused(model: Path, content: bytes) -> None:
     write_archive(model / "pytorch_model.bin", b"\x80\x02" + content + b".")
-    refused(model, message)
+    refused(model, "weights.unsafe-pickle", "pytorch_model.bin")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"offset": 1}, "beyond its storage"),
-        ({"offset": -1}, "beyond its storage"),
-        ({"strides": (1 << 60, 1)}, "beyond its storage"),
-        ({"strides": (-8, 1)}, "beyond its storage"),
-        ({"shape": (1 << 40, 8)}, "beyond its storage"),
-        ({"shape": (-40, 8)}, "tensor of"),
-        ({"key": "nowhere"}, "lacks a storage"),
+        {"offset": 1},
+        {"offset": -1},
+        {"strides": (1 << 60, 1)},
+        {"strides": (-8, 1)},
+        {"shape": (1 << 40, 8)},
+        {"shape": (-40, 8)},
+        {"key": "nowhere"},
     ],
 )
-def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any], message: str) -> None:
+def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any]) -> None:
     arguments = {"key": "0", "shape": (40, 8), **change}
     write_archive(model / "pytorch_model.bin", pickled({**state(), "shared.weight": tensor(**arguments)}))
-    refused(model, message)
+    refused(model, "weights.damaged", "pytorch_model.bin")
 
 
 def test_compressed_and_big_endian_archives_are_refused(model: Path) -> None:
     write_archive(model / "pytorch_model.bin", pickled(state()), compression=zipfile.ZIP_DEFLATED)
-    refused(model, "compressed")
+    refused(model, "weights.unsupported-format", "pytorch_model.bin", "compressed")
     write_archive(model / "pytorch_model.bin", pickled(state()), extra={"archive/byteorder": b"big"})
-    refused(model, "big-endian")
+    refused(model, "weights.unsupported-format", "pytorch_model.bin", "big-endian")
 
 
 def _written(model: Path) -> dict[str, Path]:
@@ -282,9 +280,10 @@ def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
     load_weights(model)
     for size in sorted({0, 1, 7, 9, 64, 300, len(content) // 3, len(content) // 2, len(content) - 1}):
         (model / name).write_bytes(content[:size])
-        refused(model, f"{name} of .* cannot be read: it")
+        headless = name == "model.safetensors" and int.from_bytes(content[: min(size, 8)], "little") < 2
+        refused(model, "weights.wrong-format" if headless else "weights.damaged", name)
     (model / name).write_bytes(b"<html>not a model</html>" * 100)
-    refused(model, f"{name} of .* cannot be read: it")
+    refused(model, "weights.wrong-format" if name == "model.safetensors" else "weights.damaged", name)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack"])
@@ -312,26 +311,26 @@ def test_formats_are_preferred_in_order_and_a_part_that_is_missing_is_named(mode
     assert (shared["pytorch_model.bin"] == 0).all()  # the archive's are not the others'
     assert np.array_equal(shared["model.safetensors"], shared["flax_model.msgpack"])
     (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../part.safetensors"}}))
-    refused(model, r"h model\.safetensors\.index\.json")
+    refused(model, "weights.missing-file", "../part.safetensors", "model.safetensors.index.json")
     (model / "model.safetensors.index.json").write_text("[]")
-    refused(model, "index.json is damaged")
+    refused(model, "weights.damaged", "model.safetensors.index.json")
 
 
 def test_places_that_are_no_whole_numbers_are_refused(model: Path) -> None:
     for places in ([0.0, 8.0], [False, 8]):
         header = json.dumps({"shared.weight": {"dtype": "F32", "shape": [2], "data_offsets": places}}).encode()
         (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
-        refused(model, "byte")
+        refused(model, "weights.damaged", "model.safetensors")
 
 
 def test_weights_of_whole_numbers_and_of_unknown_dtypes_are_refused(model: Path) -> None:
-    for dtype, message in (
-        ("I8", r"is quantized \(shared\.weight is int8\)"),
-        ("I7", "a tensor of the unknown dtype I7"),
+    for dtype, *error in (
+        ("I8", "weights.quantized", "shared.weight", "int8"),
+        ("I7", "weights.unsupported-dtype", "I7"),
     ):
         header = json.dumps({"shared.weight": {"dtype": dtype, "shape": [2], "data_offsets": [0, 2]}}).encode()
         (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
-        refused(model, message)
+        refused(model, *error)
 
 
 def test_a_tensor_before_the_first_value_is_refused(model: Path) -> None:
@@ -339,7 +338,7 @@ def test_a_tensor_before_the_first_value_is_refused(model: Path) -> None:
     for places in ([-8, 0], [-16, -8]):
         header = json.dumps({"shared.weight": {"dtype": "F32", "shape": [2], "data_offsets": places}}).encode()
         (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
-        refused(model, "byte")
+        refused(model, "weights.damaged", "model.safetensors")
 
 
 def test_a_compressed_byteorder_is_refused_before_it_is_unpacked(model: Path) -> None:
@@ -347,29 +346,20 @@ def test_a_compressed_byteorder_is_refused_before_it_is_unpacked(model: Path) ->
     write_archive(path, pickled(state()))
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("archive/byteorder", b"little" + bytes(1 << 20), zipfile.ZIP_DEFLATED)
-    refused(model, "compressed")
+    refused(model, "weights.unsupported-format", "pytorch_model.bin", "compressed")
     write_archive(path, pickled(state()), extra={"archive/byteorder": b"little" + bytes(1 << 20)})
-    refused(model, "big-endian")
+    refused(model, "weights.unsupported-format", "pytorch_model.bin", "big-endian")
 
 
 @pytest.mark.parametrize(
-    ("keys", "count", "message"),
-    [
-        (None, 0, "does not list its storages"),
-        ({"0": 1}, 0, "does not list its storages"),
-        ([1.5], 0, "does not list its storages"),
-        (["0"], (1 << 63) - 1, "is cut short"),
-        (["0"], 1 << 40, "is cut short"),
-        (["0"], -1, "is cut short"),
-    ],
+    ("keys", "count"),
+    [(None, 0), ({"0": 1}, 0), ([1.5], 0), (["0"], (1 << 63) - 1), (["0"], 1 << 40), (["0"], -1)],
 )
-def test_storages_of_the_old_format_that_cannot_be_are_refused(
-    model: Path, keys: Any, count: int, message: str
-) -> None:
+def test_storages_of_the_old_format_that_cannot_be_are_refused(model: Path, keys: Any, count: int) -> None:
     parts = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
     content = b"".join(pickle.dumps(part, 2) for part in parts) + pickled(state()) + pickle.dumps(keys, 2)
     (model / "pytorch_model.bin").write_bytes(content + struct.pack("<q", count) + bytes(64))
-    refused(model, message)
+    refused(model, "weights.damaged", "pytorch_model.bin")
 
 
 def test_buffers_of_whole_numbers_are_passed_over_in_a_pickle(model: Path) -> None:

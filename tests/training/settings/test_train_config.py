@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import toy_dataset
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
@@ -54,58 +54,63 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"batchsize": "3"}, '"batchsize". Did you mean "batch"?'),
-        ({"learning-rate": "1"}, 'Did you mean "learning_rate"?'),
-        ({"batch": "many"}, "be a whole number"),
-        ({"batch": "1.5"}, "be a whole number"),
-        ({"batch": True}, "be a whole number"),
-        ({"remat": "maybe"}, "be true or false"),
-        ({"optimizer": "adafacto"}, 'Did you mean "adafactor"?'),
-        ({"dropout": 1.0}, "below 1"),
-        ({"metric": "acuracy"}, '"acuracy". Did you mean "accuracy"?'),
-        ({"epochs": "nan"}, "epochs is 'nan',"),
-        ({"epochs": float("inf")}, "be a number"),
-        ({"data": "a,b", "rates": "1,inf"}, "be a list"),
-        ({"data": "a,b", "rates": "1,0"}, "be above 0"),
-        ({"seed": "-1"}, "must be at least 0"),
-        ({"seed": 2**31}, "below 2,147,483,648"),
-        ({"steps": -1}, "cannot be negative"),
-        ({"batch": 0}, "at least 1"),
-        ({"batch": 6, "accumulate": 4}, "4 equal parts"),
-        ({"steps": 5, "epochs": 1}, "Both steps and epochs"),
-        ({"data": "a,b", "rates": "1"}, "e for each"),
-        ({"lr": "3e-4"}, "e. Write --set learning_rate=3e-4"),
-        ({"num_train_epochs": 3}, "Write --set epochs=3"),
-        ({"report_to": "wandb"}, "tensorboard"),
-        ({"gradient_accumulation_steps": "4"}, "all parts of an accumulation). Write --set accumulate=4"),
-        ({"per_device_train_batch_size": "8"}, "(batch counts the rows of a step over all devices"),
-        ({"eval_steps": "500"}, "Write --set eval_every=500"),
-        ({"save_steps": "500"}, "Write --set save_every=500"),
-        ({"fp16": "true"}, "(float16 overflows in T5, bfloat16 does not). Write --set dtype=bfloat16"),
-        ({"bf16": True}, "Write --set dtype=bfloat16"),
-        ({"bf16": "false"}, "Write --set dtype=float32"),
-        ({"warmup_ratio": "0.1"}, "a share of all steps). Write --set warmup=0.1"),
-        ({"evaluation_strategy": "epoch"}, "Write --set eval_every=0"),
-        ({"lr_scheduler_type": "constant_with_warmup"}, "Write --set schedule=warmup_constant"),
-        ({"schedule": "warmuplinear"}, "--set schedule=linear"),
-        ({"dtype": "fp16"}, "bfloat16"),
-        ({"schedule": "polynomial", "power": 0}, "must be above 0"),
-        ({"schedule": "polynomial", "end_rate": 1}, "the learning_rate"),
-        ({"learning_rate": -1}, "learning_rate is -1.0,"),
-        ({"weight_decay": -0.1, "optimizer": "adamw"}, "weight_decay is -0.1,"),
-        ({"z_loss": -1e-4}, "z_loss is -0.0001,"),
-        ({"label_smoothing": 1}, "must be at least 0 and below 1"),
-        ({"beta1": 1, "optimizer": "adamw"}, "must be at least 0 and below 1"),
-        ({"beta2": -1, "optimizer": "adamw"}, "must be at least 0 and below 1"),
-        ({"epsilon": 0, "optimizer": "adamw"}, "epsilon is 0.0,"),
-        ({"data": "a,b", "temperature": 0.001}, "must be at least 0.05: 1 is by records"),
-        ({"decay_rate": 0}, "decay_rate is 0.0,"),
+        ({"batchsize": "3"}, ("setting.unknown", '"batchsize"', '"batch"')),
+        ({"learning-rate": "1"}, ("setting.unknown", '"learning-rate"', '"learning_rate"')),
+        ({"batch": "many"}, ("setting.malformed", "batch", "many")),
+        ({"batch": "1.5"}, ("setting.malformed", "batch", "1.5")),
+        ({"batch": True}, ("setting.malformed", "batch", "True")),
+        ({"remat": "maybe"}, ("setting.malformed", "remat", "maybe")),
+        ({"optimizer": "adafacto"}, ("setting.unknown-choice", '"adafacto"', '"adafactor"')),
+        ({"dropout": 1.0}, ("setting.out-of-range", "dropout", "1.0")),
+        ({"metric": "acuracy"}, ("setting.unknown-choice", '"acuracy"', '"accuracy"')),
+        ({"epochs": "nan"}, ("setting.malformed", "epochs", "nan")),
+        ({"epochs": float("inf")}, ("setting.malformed", "epochs", "inf")),
+        ({"data": "a,b", "rates": "1,inf"}, ("setting.malformed", "rates", "1,inf")),
+        ({"data": "a,b", "rates": "1,0"}, ("setting.invalid-rates", "1.0, 0.0")),
+        ({"seed": "-1"}, ("setting.out-of-range", "seed", "-1")),
+        ({"seed": 2**31}, ("setting.out-of-range", "seed", "2147483648")),
+        ({"steps": -1}, ("setting.out-of-range", "steps", "-1")),
+        ({"batch": 0}, ("setting.out-of-range", "batch", "0")),
+        ({"batch": 6, "accumulate": 4}, ("device.indivisible-batch", "6", "4")),
+        ({"steps": 5, "epochs": 1}, ("setting.conflict", "steps", "epochs")),
+        ({"data": "a,b", "rates": "1"}, ("setting.invalid-rates", "1 rates", "2 datasets")),
+        ({"lr": "3e-4"}, ("setting.unknown", "lr", "--set learning_rate=3e-4")),
+        ({"num_train_epochs": 3}, ("setting.unknown", "num_train_epochs", "--set epochs=3")),
+        ({"report_to": "wandb"}, ("setting.unknown", "report_to", "tensorboard")),
+        (
+            {"gradient_accumulation_steps": "4"},
+            ("setting.unknown", "gradient_accumulation_steps", "--set accumulate=4"),
+        ),
+        ({"per_device_train_batch_size": "8"}, ("setting.unknown", "per_device_train_batch_size", "batch")),
+        ({"eval_steps": "500"}, ("setting.unknown", "eval_steps", "--set eval_every=500")),
+        ({"save_steps": "500"}, ("setting.unknown", "save_steps", "--set save_every=500")),
+        ({"fp16": "true"}, ("setting.unknown", "fp16", "--set dtype=bfloat16")),
+        ({"bf16": True}, ("setting.unknown", "bf16", "--set dtype=bfloat16")),
+        ({"bf16": "false"}, ("setting.unknown", "bf16", "--set dtype=float32")),
+        ({"warmup_ratio": "0.1"}, ("setting.unknown", "warmup_ratio", "--set warmup=0.1")),
+        ({"evaluation_strategy": "epoch"}, ("setting.unknown", "evaluation_strategy", "--set eval_every=0")),
+        (
+            {"lr_scheduler_type": "constant_with_warmup"},
+            ("setting.unknown", "lr_scheduler_type", "--set schedule=warmup_constant"),
+        ),
+        ({"schedule": "warmuplinear"}, ("setting.unknown-choice", "warmuplinear", "--set schedule=linear")),
+        ({"dtype": "fp16"}, ("setting.unknown-choice", "fp16", "bfloat16")),
+        ({"schedule": "polynomial", "power": 0}, ("setting.out-of-range", "power", "0.0")),
+        ({"schedule": "polynomial", "end_rate": 1}, ("setting.out-of-range", "end_rate", "1.0", "learning_rate")),
+        ({"learning_rate": -1}, ("setting.out-of-range", "learning_rate", "-1.0")),
+        ({"weight_decay": -0.1, "optimizer": "adamw"}, ("setting.out-of-range", "weight_decay", "-0.1")),
+        ({"z_loss": -1e-4}, ("setting.out-of-range", "z_loss", "-0.0001")),
+        ({"label_smoothing": 1}, ("setting.out-of-range", "label_smoothing", "1.0")),
+        ({"beta1": 1, "optimizer": "adamw"}, ("setting.out-of-range", "beta1", "1.0")),
+        ({"beta2": -1, "optimizer": "adamw"}, ("setting.out-of-range", "beta2", "-1.0")),
+        ({"epsilon": 0, "optimizer": "adamw"}, ("setting.out-of-range", "epsilon", "0.0")),
+        ({"data": "a,b", "temperature": 0.001}, ("setting.out-of-range", "temperature", "0.001", "0.05")),
+        ({"decay_rate": 0}, ("setting.out-of-range", "decay_rate", "0.0")),
     ],
 )
-def test_mistakes(values: dict, message: str) -> None:
-    with pytest.raises(UsageError) as raised:
+def test_mistakes(values: dict, message: tuple[str, ...]) -> None:
+    with raises(UsageError, *message):
         train_config.build(values)
-    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", float("nan"), float("inf")])
@@ -113,7 +118,7 @@ def test_mistakes(values: dict, message: str) -> None:
     "name", [name for name, kind in typing.get_type_hints(train_config.TrainConfig).items() if kind is float]
 )
 def test_no_setting_is_a_number_that_is_none(name: str, value: object) -> None:
-    with pytest.raises(UsageError, match=name):
+    with raises(UsageError, "setting.malformed", name, str(value)):
         train_config.build({name: value})
     if isinstance(value, str):
         with raises(UsageError, "setting.malformed", "rates"):
@@ -147,7 +152,8 @@ def test_the_command_line_lists_the_values_of_a_recipe() -> None:
             assert listed[name].split()[0] == str(getattr(config, name))
     assert "rougeLsum_f1" in output  # the names that `metric` can have
     refused = CliRunner().invoke(main, ["train", "--settings", "--recipe", "none"])
-    assert (refused.exit_code, "No recipe is named" in refused.stderr) == (1, True)
+    assert refused.exit_code == 1
+    assert_error(refused.stderr, "recipe.unknown", '"none"')
 
 
 @pytest.mark.parametrize(
@@ -171,9 +177,9 @@ def test_a_recipe_that_costs_memory_is_refused(content: str | None, message: tup
 
 
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
-    with raises(UsageError, "recipe.unknown"):
+    with raises(UsageError, "recipe.unknown", "so_qualty", "so_quality"):
         train_config.read_recipe("so_qualty")
-    with raises(UsageError, "recipe.unreadable"):
+    with raises(UsageError, "recipe.unreadable", "none.toml"):
         train_config.read_recipe(str(tmp_path / "none.toml"))
     for text in ("batch = ", f"batch = {'[' * 100_000}"):
         (tmp_path / "own.toml").write_text(text)
@@ -202,25 +208,21 @@ def test_what_may_change_between_two_starts() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"weight_decay": 0.1}, "with optimizer=adafactor."),
-        ({"beta1": 0.5}, "--set optimizer=adamw"),
-        ({"beta2": 0.5}, "beta2 is 0.5"),
-        ({"epsilon": 1e-6}, "epsilon is 1e-06"),
-        ({"optimizer": "adamw", "parameter_scale": False}, "parameter_scale is False,"),
-        ({"optimizer": "adamw", "decay_rate": 0.5}, "--set optimizer=adafactor"),
-        ({"warmup": 10}, "with schedule=constant"),
-        (
-            {"power": 2},
-            "--set schedule=polynomial",
-        ),
-        ({"beams": 4}, "with generate=false."),
-        ({"data": "a", "rates": "1"}, "with a single dataset"),
+        ({"weight_decay": 0.1}, ("weight_decay", "0.1", "optimizer=adafactor")),
+        ({"beta1": 0.5}, ("beta1", "0.5", "--set optimizer=adamw")),
+        ({"beta2": 0.5}, ("beta2", "0.5")),
+        ({"epsilon": 1e-6}, ("epsilon", "1e-06")),
+        ({"optimizer": "adamw", "parameter_scale": False}, ("parameter_scale", "False")),
+        ({"optimizer": "adamw", "decay_rate": 0.5}, ("decay_rate", "0.5", "--set optimizer=adafactor")),
+        ({"warmup": 10}, ("warmup", "10", "schedule=constant")),
+        ({"power": 2}, ("power", "2", "--set schedule=polynomial")),
+        ({"beams": 4}, ("beams", "4", "generate=false")),
+        ({"data": "a", "rates": "1"}, ("rates", "1.0")),
     ],
 )
-def test_settings_that_do_nothing_are_refused(values: dict, message: str) -> None:
-    with pytest.raises(UsageError) as raised:
+def test_settings_that_do_nothing_are_refused(values: dict, message: tuple[str, ...]) -> None:
+    with raises(UsageError, "setting.inapplicable", *message):
         train_config.build(values)
-    assert message in str(raised.value)
 
 
 def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
