@@ -77,10 +77,15 @@ LONGEST = (
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A list of code that was run which no test shares with the user."""
+def _own_state(shared: Path) -> Iterator[None]:
+    """A key and a list of code that was run which no test shares with the user, but all processes with each other.
+
+    What one of them has compiled is signed with the key, and another one loads it. No test outlives a power cut: waiting for
+    the disk takes a third of the time of preparing a small corpus.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_STATE_HOME", str(shared / "state"))
+        patch.setattr(os, "fsync", lambda _: None)
         yield
 
 
@@ -95,7 +100,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def lowered_once(shared: Path) -> Iterator[None]:
-    """Lower no function twice in all processes of pytest: of a toy's run that is four seconds of five."""
+    """Lower no function twice in all processes of pytest, nor embed it twice in one: of a toy's run that is most of its time."""
     from t5prep.training.runtime import lowering, programs
 
     folder = shared / "lowered"
@@ -111,6 +116,7 @@ def lowered_once(shared: Path) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(programs, "lower", lower)
+        patch.setattr(programs, "embed", functools.cache(lowering.embed))
         yield
 
 

@@ -5,13 +5,19 @@ import functools
 import itertools
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import small_corpora
 
 from t5prep.training.settings.train_config import TrainConfig, build
+
+if TYPE_CHECKING:
+    from t5prep.training.model.architecture import ModelConfig
+    from t5prep.training.runtime.compiling import CompiledStep
+    from t5prep.training.runtime.layout import Layout
+    from t5prep.training.runtime.state import Step
 
 SHAPE = {
     "model_type": "t5",
@@ -104,6 +110,26 @@ def create_run(out: Path, manifest: Any, *, data: str = "data") -> str:
     state = checkpoints.State(step=1, config=dataclasses.asdict(settings), data=data_state, tokenizer="", metric="loss")
     checkpoints.save(str(out), writer(random_weights(shape)), state=state, keep=1)
     return str(out)
+
+
+def uncompiled(step: "Step") -> "Callable[..., tuple[CompiledStep, Layout]]":
+    """Return what stands in for `compiling.compile_step`, and has this step for every model."""
+    import numpy as np
+
+    from t5prep.training.model.weight_layout import weight_layouts
+    from t5prep.training.runtime.compiling import CompiledStep
+    from t5prep.training.runtime.state import Variables
+    from t5prep.training.step.step import optimizer_of
+
+    def compile_step(
+        shape: "ModelConfig", config: TrainConfig, layouts: "Iterable[Layout]", *_: object, **__: object
+    ) -> "tuple[CompiledStep, Layout]":
+        optimizer, layout = optimizer_of(config), next(iter(layouts))
+        slots = {name: optimizer.slot_shapes(weight) for name, weight in weight_layouts(shape).items()}
+        specs = Variables(layout.weights(shape), layout.slots(shape, slots), layout.scalar(np.int32))
+        return CompiledStep(step, specs), layout
+
+    return compile_step
 
 
 def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:

@@ -4,10 +4,8 @@ import dataclasses
 import json
 import random
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import toy_runs
 from click.testing import CliRunner
@@ -17,16 +15,10 @@ from raised import raises
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
 from t5prep.training import trainer
-from t5prep.training.model.architecture import ModelConfig
-from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.model.weights import load_config, random_weights
 from t5prep.training.run import checkpoints, run
-from t5prep.training.runtime.compiling import CompiledStep
-from t5prep.training.runtime.layout import Layout
-from t5prep.training.runtime.state import Variables
 from t5prep.training.settings import train_config
 from t5prep.training.settings.train_config import TrainConfig
-from t5prep.training.step.step import optimizer_of
 
 CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is not a number at all.
@@ -53,19 +45,8 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     def stop(*_: object) -> None:
         raise UsageError("here the first step would be made", code="option.missing")
 
-    def uncompiled(
-        shape: ModelConfig, config: TrainConfig, layouts: Iterable[Layout], *_: object, **__: object
-    ) -> object:
-        slots = {
-            name: optimizer_of(config).slot_shapes(weight_layout)
-            for name, weight_layout in weight_layouts(shape).items()
-        }
-        layout = next(iter(layouts))
-        specs = Variables(layout.weights(shape), layout.slots(shape, slots), layout.scalar(np.int32))
-        return CompiledStep(stop, specs), layout
-
     monkeypatch.setattr(trainer, "Signals", stop)
-    monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps
+    monkeypatch.setattr(trainer.compiling, "compile_step", toy_runs.uncompiled(stop))  # minutes for hundreds of steps
     settings = ["--set=weights=random", "--set=batch=8", "--set=epochs=1", "--set=tensorboard=false"]
     return [
         "train",

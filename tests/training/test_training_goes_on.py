@@ -1,8 +1,5 @@
-"""Runs that get more steps, and runs whose steps are recorded for TensorBoard."""
+"""Runs that get more steps, and runs for which a device is too small."""
 
-import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -34,26 +31,18 @@ def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
         trainer.train(toy_runs.config(data, shape, toys / "ended", steps=8, **linear_schedule))
 
 
-def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str, shape: str) -> None:
-    """In a process of its own: the profiler ends one in which a hundred other tests have left threads and devices."""
-    config = dataclasses.asdict(toy_runs.config(data, shape, toys / "traced", steps=8))
-    code = (
-        "from t5prep.training import trainer; from t5prep.training.settings.train_config import TrainConfig; "
-        f"trainer.train(TrainConfig(**{config!r}), profile=2)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "The profile is written. See it: tensorboard --logdir" in result.stderr, result.stderr[-2000:]
-    (trace,) = (toys / "traced" / "tensorboard").glob("plugins/profile/*/*.xplane.pb")
-    planes = [plane.name for plane in jax.profiler.ProfileData.from_file(str(trace)).planes]
-    assert any("CPU" in name for name in planes), planes
-
-
 def test_a_device_that_runs_out_of_memory_is_one_sentence(
-    toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(_: Stepper) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.")
 
+    profiled: list[dict[str, int]] = []
+    monkeypatch.setattr(trainer, "StepProfile", lambda _, **steps: profiled.append(steps))
+    monkeypatch.setattr(
+        trainer.compiling, "compile_step", toy_runs.uncompiled(lambda *_: pytest.fail("no step begins"))
+    )
     monkeypatch.setattr(Stepper, "begin", exhausted)
     with raises(T5prepError, "device.insufficient-memory"):
-        trainer.train(toy_runs.config(data, shape, toys / "exhausted"))
+        trainer.train(toy_runs.config(data, shape, tmp_path / "exhausted"), profile=2)
+    assert profiled == [{"steps": 2, "first": 0}]

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import copying_model
+import jax
 import pytest
 import toy_runs
 
 from t5prep.dataset import manifest
 from t5prep.training import trainer
 from t5prep.training.evaluate import evaluator
+from t5prep.training.runtime.state import Variables
 
 
 @pytest.fixture
@@ -30,12 +34,23 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     return counts
 
 
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training and scoring without a program: what is read does not depend on what is computed."""
+
+    def step(*arguments: Any) -> tuple[Any, ...]:
+        return *arguments[: len(Variables._fields)], jax.numpy.ones(3)
+
+    monkeypatch.setattr(trainer.compiling, "compile_step", toy_runs.uncompiled(step))
+    copying_model.no_model(monkeypatch, copying_model.echo)
+
+
 def test_a_run_that_generates_opens_its_data_once_and_reads_the_split_once_an_evaluation(
-    toys: Path, shape: str, reads: dict[str, int]
+    toy: None, tmp_path: Path, shape: str, reads: dict[str, int]
 ) -> None:
-    data = toy_runs.sentences(toys / "sentences")
+    data = toy_runs.sentences(tmp_path / "sentences")
     settings = {"steps": 2, "eval_every": 1, "generate": True, "metric": "em", "eval_rows": 5}
-    result = trainer.train(toy_runs.config(data, shape, toys / "once", **settings))
+    result = trainer.train(toy_runs.config(data, shape, tmp_path / "once", **settings))
     assert reads == {"manifests": 1, "splits": 3}  # at both steps, and the best one at the end
     assert result.evaluation
     assert result.evaluation.metrics["records"] == 5
@@ -43,13 +58,13 @@ def test_a_run_that_generates_opens_its_data_once_and_reads_the_split_once_an_ev
 
 
 def test_answers_of_one_token_are_not_generated(
-    toys: Path, data: str, shape: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    toy: None, tmp_path: Path, data: str, shape: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("one forward pass has the answers")
 
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *_, **__: refuse)
-    result = trainer.train(toy_runs.config(data, shape, toys / "classes-once", steps=1, eval_every=1))
+    result = trainer.train(toy_runs.config(data, shape, tmp_path / "classes-once", steps=1, eval_every=1))
     assert reads == {"manifests": 1, "splits": 2}
     assert result.evaluation
     assert "accuracy" in result.evaluation.metrics
