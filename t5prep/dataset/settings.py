@@ -6,8 +6,8 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
-from t5prep.options.fields import as_cli_option, check, flag, option
-from t5prep.options.files import FileOptions, parse_columns, parse_delimiter, parse_escape
+from t5prep.options.fields import as_cli_option, check, flag, option, option_of
+from t5prep.options.files import FileOptions, parse_delimiter
 from t5prep.sources.split_names import is_split_name
 
 # The kinds of targets in `tasks/targets.py`. They are repeated here, because that module imports Arrow, and `--help` must not.
@@ -280,36 +280,12 @@ class Settings:
     limit: int | None = option(
         None, "maximum number of rows to read, for each split if the files are splits", minimum=1, section="Source"
     )
-    format: str = option(
-        "",
-        (
-            "file format, if the file names do not tell: csv, tsv, jsonl, parquet, text or conll; document: one row "
-            "for each file, with the columns text, folder and file"
-        ),
-        changes_tokens=True,
-        section="Source",
-    )
-    encoding: str = option("utf-8", "encoding of text files", changes_tokens=True, section="Source")
-    delimiter: str = option(
-        "",
-        "delimiter of CSV columns: a character, or tab [default: the comma or semicolon in the first line]",
-        parse=parse_delimiter,
-        changes_tokens=True,
-        section="Source",
-    )
-    escape: str = option(
-        "", "escape character of CSV files: \\", parse=parse_escape, changes_tokens=True, section="Source"
-    )
-    columns: str = option(
-        "",
-        "column names of tables without a header line: text,label",
-        parse=parse_columns,
-        changes_tokens=True,
-        section="Source",
-    )
-    records: str = option(
-        "", "path to the rows of JSON documents: data[].paragraphs[].qas[]", changes_tokens=True, section="Source"
-    )
+    format: str = option_of(FileOptions, "format")
+    encoding: str = option_of(FileOptions, "encoding")
+    delimiter: str = option_of(FileOptions, "delimiter")
+    escape: str = option_of(FileOptions, "escape")
+    columns: str = option_of(FileOptions, "columns")
+    records: str = option_of(FileOptions, "records")
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value, or a combination of values, that no task can use."""
@@ -388,7 +364,7 @@ class Settings:
     @property
     def file_options(self) -> FileOptions:
         """Return the options of reading the source's files."""
-        return FileOptions(self.format, self.encoding, self.delimiter, self.escape, self.columns, self.records)
+        return FileOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(FileOptions)})
 
     def token_choices(self) -> dict[str, object]:
         """Return the fields, by name, whose values decide the tokens: the settings in the key of the token cache."""

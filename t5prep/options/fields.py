@@ -3,6 +3,7 @@
 The command line, the signature and docstring of the Python function, and all checks are made from this field.
 """
 
+import copy
 import dataclasses
 import inspect
 import math
@@ -74,6 +75,11 @@ def option(
         "section": section,
     }
     return dataclasses.field(default=default, metadata=metadata, compare=compare)
+
+
+def option_of(cls: "type[DataclassInstance]", name: str) -> Any:
+    """Return a dataclass field that is the option `name` of the dataclass `cls`, for another dataclass with this option."""
+    return copy.copy(cls.__dataclass_fields__[name])
 
 
 def group(cls: type, *, without: Sequence[str] = ()) -> Any:

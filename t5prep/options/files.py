@@ -58,23 +58,33 @@ class FileOptions(Options):
     format: str = option(
         "",
         (
-            "file format, if the name does not tell: csv, tsv, jsonl, parquet, text or conll; document: one row for "
-            "each file"
+            "file format, if the file names do not tell: csv, tsv, jsonl, parquet, text or conll; document: one row "
+            "for each file, with the columns text, folder and file"
         ),
+        changes_tokens=True,
+        section="Source",
     )
-    encoding: str = option("utf-8", "encoding of text files")
+    encoding: str = option("utf-8", "encoding of text files", changes_tokens=True, section="Source")
     delimiter: str = option(
         "",
         "delimiter of CSV columns: a character, or tab [default: the comma or semicolon in the first line]",
         parse=parse_delimiter,
+        changes_tokens=True,
+        section="Source",
     )
-    escape: str = option("", "escape character of CSV files: \\", parse=parse_escape)
+    escape: str = option(
+        "", "escape character of CSV files: \\", parse=parse_escape, changes_tokens=True, section="Source"
+    )
     columns: str = option(
         "",
-        "column names of a table without a header line: text,label [default: the first line]",
+        "column names of tables without a header line: text,label [default: the first line]",
         parse=parse_columns,
+        changes_tokens=True,
+        section="Source",
     )
-    records: str = option("", "path to the rows of JSON documents: data[].items[]")
+    records: str = option(
+        "", "path to the rows of JSON documents: data[].paragraphs[].qas[]", changes_tokens=True, section="Source"
+    )
 
     def __post_init__(self) -> None:
         """Check the values, and normalize them: the manifest holds `;` or a tab, however they were typed."""
@@ -102,6 +112,6 @@ class RowFileOptions(FileOptions):
     )
     columns: str = option(
         "",
-        "column names of a table without a header line: text,label [default: the run's, or the first line]",
+        "column names of tables without a header line: text,label [default: the run's, or the first line]",
         parse=parse_columns,
     )
