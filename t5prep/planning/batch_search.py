@@ -1,12 +1,11 @@
 """Search for the largest batch that fits, and for changes with which a training fits."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from t5prep.planning.chips import CHIPS, Tpu
-from t5prep.planning.question import Answer, Question, ask, widths
+from t5prep.planning.question import Answer, Ask, Question, ask, widths
 
-Ask = Callable[[Question], Answer]
 MOST_ROWS = 2**20  # rows on a device, at which the search ends
 
 

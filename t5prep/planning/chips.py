@@ -3,7 +3,7 @@
 All numbers are per *device*: the unit for which XLA compiles one program, which TensorFlow calls a replica. On v2, v3, v4
 and TPU7x a device is one core, half a chip. On v5e, v5p and v6e it is one chip.
 
-* `peak_flops`, `bandwidth`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), as
+* `peak_flops`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), as
   of November 2026, divided by the devices of a chip.
 * `hbm_bytes`: the memory that a program may use: the "available HBM" in the compiler's out-of-memory error (libtpu
   0.0.51). It is a quarter to a half GiB below the page's number. A test compares it with the compiler.
@@ -25,14 +25,13 @@ class Chip:
     """Describe a kind of TPU, with numbers per device (see the module).
 
     `topology` is libtpu's name of the smallest slice that it can describe. `counts_cores` is True if the number in a type
-    such as `v3-8` counts TensorCores, and False if it counts chips. `bandwidth` is in bytes per second.
+    such as `v3-8` counts TensorCores, and False if it counts chips.
     """
 
     name: str
     topology: str
     hbm_bytes: int
     peak_flops: float
-    bandwidth: float
     clock_hz: float
     devices_per_chip: int
     counts_cores: bool
@@ -42,18 +41,17 @@ class Chip:
 CHIPS = {
     chip.name: chip
     for chip in (
-        Chip("v2", "v2:2x2", int(7.48 * GIB), 22.5e12, 300e9, 0.70e9, 2, True),
-        Chip("v3", "v3:2x2", int(15.48 * GIB), 61.5e12, 450e9, 0.94e9, 2, True),
-        Chip("v4", "v4:2x2x1", int(15.25 * GIB), 137.5e12, 600e9, 1.05e9, 2, True),
-        Chip("v5e", "v5e:1x1", int(15.75 * GIB), 197e12, 819e9, 1.50e9, 1, False),
-        Chip("v5p", "v5p:2x2x1", int(95.73 * GIB), 459e12, 2765e9, 1.75e9, 1, True),
-        Chip("v6e", "v6e:1x1", int(31.24 * GIB), 918e12, 1638e9, 1.75e9, 1, False),
+        Chip("v2", "v2:2x2", int(7.48 * GIB), 22.5e12, 0.70e9, 2, True),
+        Chip("v3", "v3:2x2", int(15.48 * GIB), 61.5e12, 0.94e9, 2, True),
+        Chip("v4", "v4:2x2x1", int(15.25 * GIB), 137.5e12, 1.05e9, 2, True),
+        Chip("v5e", "v5e:1x1", int(15.75 * GIB), 197e12, 1.50e9, 1, False),
+        Chip("v5p", "v5p:2x2x1", int(95.73 * GIB), 459e12, 1.75e9, 1, True),
+        Chip("v6e", "v6e:1x1", int(31.24 * GIB), 918e12, 1.75e9, 1, False),
         Chip(
             "tpu7x",
             "tpu7x:2x2x1",
             int(94.74 * GIB),
             1153.5e12,
-            3690e9,
             2.20e9,
             2,
             True,

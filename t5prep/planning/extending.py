@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from t5prep.planning.compiled import Compiled
-from t5prep.planning.question import Answer, Question, ask, recall
+from t5prep.planning.question import Answer, Ask, Question, ask, recall
 from t5prep.training.model.architecture import ModelConfig
 
-Ask = Callable[[Question], Answer]  # compiles a question, or returns its cached answer
 Say = Callable[[str], None]  # prints a sentence about the progress
 Layers = tuple[int, int]  # layers of the encoder, layers of the decoder
 

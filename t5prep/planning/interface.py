@@ -8,22 +8,29 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from t5prep.dataset.prepared import Dataset, DatasetSplit
-from t5prep.errors import UsageError
+from t5prep.errors import DatasetError, UsageError
 from t5prep.json_values import JSON
 from t5prep.options.fields import accepts, build, changed
 from t5prep.options.models import PlanOptions
-from t5prep.planning import batch_search, extending, planner, report
+from t5prep.planning import batch_search, extending, lengths, report
 from t5prep.planning import question as compile_question
 from t5prep.planning.batch_search import Advice
+from t5prep.planning.chips import parse
 from t5prep.planning.extending import Say
 from t5prep.planning.lengths import Choice
+from t5prep.planning.model_shapes import shape_of
 from t5prep.planning.question import Answer, Question
 from t5prep.planning.report import Epoch
 from t5prep.training import need_tensorflow
+from t5prep.training.model.architecture import training_flops, with_target
 from t5prep.training.settings import train_config
+from t5prep.training.settings.padding import Padding
 
 # The TPU of a plan without --tpu, and those of a sweep: one host of each kind that TensorFlow trains on.
 TPU, SWEEP = "v5e-8", ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
+# Default lengths of inputs and targets. T5 was trained with 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning
+# needs no targets of 512.
+LENGTHS = (512, 64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,22 +78,44 @@ class Plan:
 
 
 def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], DatasetSplit | None]:
-    """Return a question for each TPU and each batch of `options`, and the split of the dataset, if there is one.
+    """Return a question for each of `tpus` with each batch of `options`, and the split of the dataset, if there is one.
 
-    Raises T5prepError.
+    Without a batch, it is that of the settings. Lengths that are not set are the dataset's, or LENGTHS. Raises T5prepError.
     """
     need_tensorflow()
-    prepared = Dataset(options.data).split(options.split) if options.data else None
-    all_questions = planner.questions(
-        model=options.model,
-        tpus=tpus,
-        batches=options.batch,
-        data=prepared,
-        lengths=(options.input_length, options.target_length),
-        packed=options.packed,
-        settings=[train_config.read_recipe(options.recipe) if options.recipe else {}, options.settings or {}],
+    data = Dataset(options.data).split(options.split) if options.data else None
+    config = train_config.build(
+        train_config.read_recipe(options.recipe) if options.recipe else {}, options.settings or {}
     )
-    return [dataclasses.replace(question, embed=options.embed) for question in all_questions], prepared
+    name = options.model or config.model
+    if not name:
+        raise UsageError(
+            "No model is named. Name a model, such as --model t5-base, or a --recipe that names a model.",
+            code="option.missing",
+        )
+    shape = shape_of(name, classes=bool(data and data.manifest.target.classes))
+    if data and config.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
+        shape = dataclasses.replace(shape, vocab_size=data.manifest.tokenizer.padded_vocab_size)
+    if data:
+        shape = with_target(shape, data.manifest.target)
+    (inputs, targets), learned = data.lengths if data else LENGTHS, shape.objective.target
+    if not learned.is_text:
+        targets = learned.length(inputs)
+    all_questions = [
+        Question(
+            shape=shape,
+            settings=dataclasses.replace(config, model=name, batch=batch),
+            tpu=parse(tpu),
+            input_length=options.input_length or inputs,
+            target_length=options.target_length or targets,
+            packed=options.packed or bool(data and data.settings.is_packed),
+            padding=Padding.of_dataset(data.manifest) if data else None,
+            embed=options.embed,
+        )
+        for tpu in tpus
+        for batch in (options.batch or [config.batch])
+    ]
+    return all_questions, data
 
 
 def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]:
@@ -280,9 +309,34 @@ def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Cho
         raise UsageError(
             "--lengths needs a dataset with its histogram of lengths. Name one: --data DATA", code="option.missing"
         )
+    if prepared.settings.is_packed:
+        raise DatasetError(
+            f"{prepared.folder} is packed, so its lengths cannot be planned. Use a dataset that is not packed.",
+            code="plan.packed-dataset",
+        )
+    if prepared.manifest.target.is_aligned:
+        raise DatasetError(
+            f"{prepared.folder} has a label for each token, so its targets are as long as its inputs. Use "
+            "--input-length instead of --lengths.",
+            code="plan.token-targets",
+        )
     ask = (
         compile_question.ask
         if chosen.exact
         else functools.partial(extending.estimate, compile_question=compile_question.ask, say=say)
     )
-    return planner.plan_lengths(question, prepared, compile_question=ask)
+
+    def cost(inputs: int, targets: int) -> float:
+        """Return the FLOPs of a row with these lengths."""
+        return training_flops(question.shape, input_length=inputs, target_length=targets)
+
+    joint = lengths.histogram(prepared.facts, folder=prepared.folder)
+    answers = []
+    for choice in lengths.choices(joint, prepared=prepared.lengths, cost=cost):
+        packed = choice.name == "packed"
+        shape_questions = [
+            dataclasses.replace(question.with_(lengths=(s.input_length, s.target_length)), packed=packed)
+            for s in choice.shapes
+        ]
+        answers.append((choice, [ask(shape_question) for shape_question in shape_questions]))
+    return answers

@@ -5,8 +5,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from t5prep.planning.chips import Tpu
 from t5prep.planning.compiled import Compiled
 from t5prep.training.model.architecture import Config, training_flops, with_classes
 from t5prep.training.model.switches import turned_off
-from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weight_layout import weight_bytes
 from t5prep.training.settings import train_config
 from t5prep.training.settings.padding import Padding
 from t5prep.training.settings.train_config import FREE, TrainConfig
@@ -131,6 +130,9 @@ class Answer:
         return self.model_flops / possible if possible else 0.0
 
 
+Ask = Callable[[Question], Answer]  # compiles a question, or returns its cached answer
+
+
 def ask(question: Question, *, save: str = "") -> Answer:
     """Return the compiler's answer to a question, from the cache if the same question was asked before.
 
@@ -170,17 +172,12 @@ def ask(question: Question, *, save: str = "") -> Answer:
 
 def widths(question: Question) -> Iterator[Question]:
     """Yield the question with each value of `shard` that "auto" tries: 1, 2, 4 and so on, while it divides the devices."""
-    weights, shard = _weight_bytes(question.shape), 1
+    weights, shard = weight_bytes(question.shape), 1
     while question.tpu.devices % shard == 0:
         last = question.tpu.devices % (2 * shard) != 0
         if last or weights / shard < question.tpu.chip.hbm_bytes:  # compile nothing that cannot even hold the weights
             yield question.with_(shard=str(shard))
         shard *= 2
-
-
-def _weight_bytes(shape: Config) -> int:
-    """Return the bytes of a model's weights in float32."""
-    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
 
 
 def recall(question: Question) -> Answer | None:
@@ -208,7 +205,7 @@ def check(question: Question) -> None:
                 f"The {name} {number:,} is too large for any program. Use at most {2**31 - 1:,}.",
                 code="option.out-of-range",
             )
-    weights = _weight_bytes(question.shape)
+    weights = weight_bytes(question.shape)
     if weights > MOST_WEIGHT_BYTES:
         raise UsageError(
             f"The weights of {question.settings.model[:200]} take {byte_sizes.text(weights)}, but the "

@@ -12,7 +12,7 @@ from t5prep.planning.compiled import room_of, time_of
 from t5prep.planning.lengths import Choice
 from t5prep.planning.question import Answer, Question
 from t5prep.training.model.lora import parameters
-from t5prep.training.model.weight_layout import weight_layouts
+from t5prep.training.model.weight_layout import weight_bytes
 from t5prep.training.step.step import checkpoint_bytes, shape_of
 
 # The errors are measured against --exact: docs/decisions/011-extend-cycles-from-few-layers.md.
@@ -130,8 +130,7 @@ def lora_line(question: Question) -> str:
     """Return a line that compares the checkpoints of LoRA with those of training all weights by the same optimizer."""
     settings, full_settings = question.settings, dataclasses.replace(question.settings, lora=0)
     with_adapters, without = (checkpoint_bytes(variant, question.shape) for variant in (settings, full_settings))
-    weights = weight_layouts(question.shape).values()
-    slots = without - 4 * sum(math.prod(layout.shape) for layout in weights)
+    slots = without - weight_bytes(question.shape)
     return (
         f"  adapters      {parameters(shape_of(settings, question.shape))}; a checkpoint is "
         f"{byte_sizes.text(with_adapters)} instead of {byte_sizes.text(without)}; all weights would have "

@@ -13,7 +13,8 @@ from raised import raises
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
-from t5prep.planning import batch_search, lengths, planner, report
+from t5prep.options.models import PlanOptions
+from t5prep.planning import batch_search, interface, lengths, report
 from t5prep.planning import compiled as compiled_module
 from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.compiled import Compiled
@@ -283,7 +284,8 @@ def test_adapters_are_planned_with_what_they_save():
     """By hand: 144 matrices of 768 x 768 in attention and 48 of 768 x 3,072, each with two of rank 8."""
     adapters = 8 * (144 * (768 + 768) + 48 * (768 + 3072))
     settings = {"lora": 8, "optimizer": "adamw"}
-    question = planner.questions(model="t5-base", tpus=["v5e"], batches=[4], settings=[settings])[0]
+    options = PlanOptions(model="t5-base", batch=(4,), settings=settings)
+    (question,), _ = interface.questions(options, tpus=["v5e"])
     line = report.lora_line(question)
     assert f"{adapters:,} parameters in adapters of 222,903,552" in line
     assert "a checkpoint is 38.9 MB instead of 2.7 GB; all weights would have 1.8 GB of optimizer state" in line
@@ -329,11 +331,10 @@ def _float32_bytes(shape: Config) -> int:
 @pytest.mark.slow
 def test_replicas_and_every_option_compile(tiny):
     """On chips of two devices each; test_the_executable_is_kept_for_a_run compiles for chips of one."""
-    question = planner.questions(
-        model=tiny, tpus=["v3-8"], batches=[16], lengths=(32, 8), packed=True,
-        settings=[{"optimizer": "adamw", "clip_norm": 1.0, "accumulate": 2, "remat": True}],
-    )[0]  # fmt: skip
-    answer = planner.ask(question)
+    settings = {"optimizer": "adamw", "clip_norm": 1.0, "accumulate": 2, "remat": True}
+    options = PlanOptions(model=tiny, batch=(16,), input_length=32, target_length=8, packed=True, settings=settings)
+    (question,), _ = interface.questions(options, tpus=["v3-8"])
+    answer = ask(question)
     assert answer.fits
     weights = _float32_bytes(question.shape)
     assert answer.compiled.slot_bytes == 2 * weights

@@ -9,8 +9,8 @@ import pytest
 import toy_runs
 
 import t5prep
-from t5prep.dataset.prepared import Dataset
-from t5prep.planning import compiled, compiler, planner, report
+from t5prep.options.models import PlanOptions
+from t5prep.planning import compiled, compiler, interface, report
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.question import ask
 from t5prep.training import trainer
@@ -48,13 +48,8 @@ def test_what_is_planned_is_what_is_trained(
 
     monkeypatch.setattr(compiled, "compile_for", described)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    (question,) = planner.questions(
-        model=shape,
-        tpus=[f"v5e-{replicas * shard}"],
-        batches=[config.batch],
-        data=Dataset(data).split("train"),
-        settings=[dataclasses.asdict(config)],
-    )
+    options = PlanOptions(model=shape, batch=(config.batch,), data=data, settings=dataclasses.asdict(config))
+    (question,), _ = interface.questions(options, tpus=[f"v5e-{replicas * shard}"])
     assert isinstance(question.shape, ModelConfig)
     ask(question)
     assert planned == trained

@@ -11,9 +11,10 @@ from raised import raises
 
 import t5prep
 from t5prep import report
-from t5prep.dataset.prepared import Dataset
 from t5prep.errors import TokenizerError, UsageError
-from t5prep.planning import planner
+from t5prep.options.models import PlanOptions
+from t5prep.planning import interface
+from t5prep.planning.model_shapes import shape_of
 from t5prep.training.model.architecture import ModelConfig, training_flops
 from t5prep.training.model.weights import load_config, random_weights, save_weights
 from t5prep.training.publish.export import export_hf, export_saved_model
@@ -109,10 +110,10 @@ def test_a_report_shows_the_run(run: Path) -> None:
 
 
 def test_plan_asks_about_the_encoder_alone(run: Path) -> None:
-    data = Dataset(str(run / "data")).split("train")
-    (question,) = planner.questions(model="t5-base", tpus=["v5e"], batches=[8], data=data)
+    options = PlanOptions(model="t5-base", batch=(8,), data=str(run / "data"))
+    (question,), _ = interface.questions(options, tpus=["v5e"])
     assert (question.shape.classes, question.target_length) == (("negative", "positive"), 1)
-    full_flops = training_flops(planner.shape_of("t5-base"), input_length=24, target_length=1)
+    full_flops = training_flops(shape_of("t5-base"), input_length=24, target_length=1)
     assert training_flops(question.shape, input_length=24, target_length=1) < full_flops
 
 

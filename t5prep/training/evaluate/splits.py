@@ -16,6 +16,7 @@ from t5prep.options.models import EvaluateOptions, ModelOptions
 from t5prep.training.data.open_datasets import open_split
 from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.log import say
+from t5prep.training.model.weight_layout import weight_bytes
 from t5prep.training.predict.device import check_generates
 from t5prep.training.run import checkpoints, run
 from t5prep.training.runtime.devices import open_layout
@@ -72,7 +73,7 @@ def _warn_of_unrelated(opened: run.Model, datasets: Sequence[Dataset]) -> None:
 def load(model: str, options: ModelOptions = ModelOptions()) -> Loaded:  # noqa: B008 - frozen
     """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
     opened = run.open_model(model, checkpoint=options.checkpoint)
-    layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=run.weight_bytes(opened))
+    layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=weight_bytes(opened.config))
     return Loaded(opened, layout, put_weights(opened.weights, layout.weights(opened.config)))
 
 

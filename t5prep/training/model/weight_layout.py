@@ -10,6 +10,7 @@ Its biases and norms are stacked over the layers.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -160,6 +161,11 @@ def weight_layouts(config: Config) -> dict[str, WeightLayout]:
         model_layouts: dict[str, WeightLayout] = family_module(config.model_type).layouts(config)
         return model_layouts
     return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
+
+
+def weight_bytes(config: Config) -> int:
+    """Return the size in bytes of a model's weights in float32."""
+    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(config).values())
 
 
 def of_encoder(config: Config) -> dict[str, WeightLayout]:

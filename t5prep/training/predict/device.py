@@ -19,8 +19,9 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import Config, ModelConfig
 from t5prep.training.model.beam_search import search
 from t5prep.training.model.forward import forward, with_mask
+from t5prep.training.model.weight_layout import weight_bytes
 from t5prep.training.objectives import HeadObjective
-from t5prep.training.run.run import Model, weight_bytes
+from t5prep.training.run.run import Model
 from t5prep.training.runtime.devices import open_layout
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.runtime.row_programs import OnRows, on_rows
@@ -45,7 +46,7 @@ class Device:
         tokenizer: Tokenizer,
         options: ModelOptions = ModelOptions(),  # noqa: B008 - frozen
     ) -> None:
-        layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=weight_bytes(opened))
+        layout = open_layout(tpu=options.tpu, gpus=options.gpus, shard=None, weight_bytes=weight_bytes(opened.config))
         self.rows = -(-rows // layout.replicas) * layout.replicas
         self._generation, self._tokenizer = generation, tokenizer
         if 2 * generation.beams > opened.config.vocab_size:

@@ -12,7 +12,6 @@ RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -262,11 +261,6 @@ def _base_of(name: str, state: State, shape: Config) -> tuple[Config, dict[str, 
         raise UsageError(
             f"{name} contains adapters and needs their base model {config.model}. {error}", code=error.code
         ) from error
-
-
-def weight_bytes(model: Model) -> int:
-    """Return the size in bytes of a model's weights in float32."""
-    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(model.config).values())
 
 
 def start_from(
