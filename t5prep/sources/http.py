@@ -298,6 +298,7 @@ def get_json(
             retries.wait(str(broken))
     try:
         document = json.loads(content)
+        json.dumps(document, ensure_ascii=False).encode()  # no surrogates, which no manifest could record
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):

@@ -1,12 +1,13 @@
 """Download one file from an https:// address, or a record of Zenodo."""
 
+import dataclasses
 import email.message
 import os
 import re
 import uuid
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TypedDict
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import requests
@@ -80,8 +81,8 @@ API = "https://zenodo.org/api/records"
 def resolve_zenodo(location: SourceLocation, *, include: Sequence[str], progress: bool | None) -> Resolved:
     """Return the requested files of a record, and of its archives, which are always downloaded to be searched. Raises SourceError."""
     record = _record(location)
-    entries = [entry for entry in record.get("files") or [] if not location.part or _key(entry) == location.part]
-    offered = [_key(entry) for entry in record.get("files") or []]
+    entries = [entry for entry in record.files if location.part in ("", entry.key)]
+    offered = [entry.key for entry in record.files]
     if not entries:
         raise SourceError(
             f"zenodo:{location.name} has no file {location.part}. It has {', '.join(offered)}."
@@ -91,22 +92,19 @@ def resolve_zenodo(location: SourceLocation, *, include: Sequence[str], progress
         )
     files: list[RawFile] = []
     for entry in entries:
-        key = _key(entry)
-        if archives.is_archive(key) or is_requested(key, include):
-            blob, checksum = _fetch(location, entry, progress=progress)
+        if archives.is_archive(entry.key) or is_requested(entry.key, include):
+            blob = _fetch(location, entry, progress=progress)
             expanded_files, names = local.expand(
-                blob.path, name=key, include=include, sha256=blob.sha256, checksum=checksum
+                blob.path, name=entry.key, include=include, sha256=blob.sha256, checksum=entry.checksum
             )
             files += expanded_files
             offered += names
-    metadata = record.get("metadata") or {}
-    doi = record.get("doi") or f"10.5281/zenodo.{record.get('id', location.name)}"
     return Resolved(
         location.uri,
-        revision=f"doi:{doi}",
+        revision=f"doi:{record.doi}",
         files=checked(files, location.uri, include=include, offered=offered),
-        licence=str((metadata.get("license") or {}).get("id", "")),
-        citation=_citation(metadata, doi),
+        licence=record.licence,
+        citation=record.citation,
         is_named=bool(location.part) and not archives.is_archive(location.part),
     )
 
@@ -114,43 +112,42 @@ def resolve_zenodo(location: SourceLocation, *, include: Sequence[str], progress
 _TOKEN_ADVICE = "For a restricted record put your own token in the environment variable ZENODO_TOKEN."
 
 
-class _Metadata(TypedDict, total=False):
-    """Fields of a record's metadata that are used here."""
-
-    title: str
-    creators: list[dict[str, str]]
-    publication_date: str
-    version: str
-    license: dict[str, str]
-
-
-class _Entry(TypedDict, total=False):
-    """A file of a record; older records have `filename` and `filesize`."""
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A file of a record. `checksum` is "" and `size` is None if they are unknown."""
 
     key: str
-    filename: str
     checksum: str
-    size: int
-    filesize: int
-    links: dict[str, str]
+    size: int | None
+    address: str
 
 
-class _Record(TypedDict, total=False):
-    """A record in the form of Zenodo's API, and of its older versions."""
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    """What is used of a record."""
 
-    id: int
     doi: str
-    metadata: _Metadata
+    licence: str
+    citation: str
     files: list[_Entry]
 
 
 def _record(location: SourceLocation) -> _Record:
     """Return the record of a source. Raises SourceError."""
+    source = f"zenodo:{location.name}"
     try:
-        record: _Record = http.get_json(
-            f"{API}/{location.name}", display_name=f"zenodo:{location.name}", headers=_token()
-        )
-        return record
+        facts = http.get_json(f"{API}/{location.name}", display_name=source, headers=_token())
+        metadata = facts.get("metadata") or {}
+        doi = facts.get("doi") or f"10.5281/zenodo.{facts.get('id', location.name)}"
+        licence = str((metadata.get("license") or {}).get("id", ""))
+        files = [_entry(location, entry) for entry in facts.get("files") or []]
+        return _Record(str(doi), licence, _citation(metadata, doi), files)
+    except (AttributeError, TypeError, ValueError):
+        raise SourceError(
+            f"The host of {source} does not answer as Zenodo does. Check whether a proxy or a sign-in page intercepts "
+            "the request.",
+            code="source.invalid-response",
+        ) from None
     except http.Refused as refused:
         if refused.status in (404, 410):
             raise SourceError(
@@ -165,26 +162,32 @@ def _record(location: SourceLocation) -> _Record:
         raise SourceError(str(refused), code="zenodo.unavailable") from None
 
 
-def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) -> tuple[Blob, str]:
-    """Return the cached file of an entry, and its checksum. Raises SourceError."""
-    key, checksum = _key(entry), str(entry.get("checksum") or "")
-    link = (entry.get("links") or {}).get("self") or f"{API}/{location.name}/files/{quote(key)}/content"
-    size = entry.get("size", entry.get("filesize"))
+def _entry(location: SourceLocation, entry: Any) -> _Entry:
+    """Return a file of a record; older records have `filename` and `filesize`. Raises AttributeError, TypeError or ValueError."""
+    key = str(entry.get("key") or entry.get("filename"))
+    size, checksum = entry.get("size", entry.get("filesize")), entry.get("checksum") or ""
     # Older records have a bare digest; the records API returns "md5:<digest>".
     checksum = checksum if ":" in checksum or not checksum else f"md5:{checksum}"
-    download = Download(lambda: link, key, checksum, size, headers=_token(), progress=progress)
+    if not re.fullmatch(r"((md5|sha1|sha256|sha512):[0-9a-fA-F]+)?", checksum) or type(size) not in (int, type(None)):
+        raise ValueError
+    # The user's token is sent with the request, so no other host is asked.
+    address = str((entry.get("links") or {}).get("self"))
+    is_known = address.startswith("https://zenodo.org/")
+    return _Entry(key, checksum, size, address if is_known else f"{API}/{location.name}/files/{quote(key)}/content")
+
+
+def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) -> Blob:
+    """Return the cached file of an entry. Raises SourceError."""
+    download = Download(
+        lambda: entry.address, entry.key, entry.checksum, entry.size, headers=_token(), progress=progress
+    )
     try:
-        return fetch(f"zenodo:{location.name}/{key} {checksum}", download), checksum
+        return fetch(f"zenodo:{location.name}/{entry.key} {entry.checksum}", download)
     except http.Refused as refused:
         raise SourceError(
             f"{refused} {_TOKEN_ADVICE if refused.status in (401, 403) else 'Run this again later.'}",
             code="zenodo.access-denied" if refused.status in (401, 403) else "zenodo.unavailable",
         ) from None
-
-
-def _key(entry: _Entry) -> str:
-    """Return the file name of an entry."""
-    return str(entry.get("key") or entry.get("filename"))
 
 
 def _token() -> dict[str, str]:
@@ -193,7 +196,7 @@ def _token() -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _citation(metadata: _Metadata, doi: str) -> str:
+def _citation(metadata: Any, doi: str) -> str:
     """Return the citation in Zenodo's form: creators (year). title (version). Zenodo. DOI."""
     creators = "; ".join(str(creator.get("name", "")) for creator in metadata.get("creators") or [])
     year = str(metadata.get("publication_date") or "")[:4]

@@ -1,5 +1,8 @@
 """Zenodo records, from a host that speaks its records API."""
 
+import dataclasses
+import json
+
 import pytest
 from raised import raises
 from servers.http import Answer, Fault
@@ -105,3 +108,55 @@ def test_something_else_than_the_api_is_said(internet: Internet, record: str):
     internet.server.faults = [Fault("/api/records", answer=Answer(body=b"<html>Maintenance</html>"))]
     with raises(SourceError, "source.invalid-response"):
         resolve(record)
+
+
+def test_a_link_to_another_host_gets_no_token(internet: Internet, record: str, monkeypatch: pytest.MonkeyPatch):
+    internet.zenodo.token = "zenodo-right"
+    monkeypatch.setenv("ZENODO_TOKEN", "zenodo-right")
+    for entry in internet.zenodo._records[record.partition(":")[2]]["files"]:
+        entry["links"]["self"] = entry["links"]["self"].replace("zenodo.org", "example.org")
+    assert len(resolve(record).files) == 3
+    assert not internet.server.requests_of("example.org")
+
+
+VALUES = (
+    None,
+    True,
+    -1,
+    7,
+    10**400,
+    1e308,
+    "",
+    "x",
+    "a\nb\x1b[31m",
+    "md5:" + "0" * 32,
+    "shake_128:00",
+    "\ud800",
+    [],
+    {},
+    [7],
+    {"a": []},
+)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_facts_of_another_kind_are_a_sentence(internet: Internet, record: str, value: object):
+    facts = internet.zenodo._records[record.partition(":")[2]]
+    entry = facts["files"][0]
+    holders = [(facts, name) for name in facts] + [(facts["metadata"], name) for name in facts["metadata"]]
+    holders += [(entry, name) for name in entry] + [
+        (facts["files"], 0),
+        (entry["links"], "self"),
+        (facts["metadata"]["creators"], 0),
+    ]
+    for holder, name in holders:
+        sound = holder[name]
+        holder[name] = value
+        try:
+            resolved = resolve(record)
+            json.dumps(dataclasses.asdict(resolved), ensure_ascii=False).encode()
+        except SourceError:
+            pass
+        except Exception as error:
+            raise AssertionError((name, value)) from error
+        holder[name] = sound
