@@ -26,6 +26,7 @@ class RunOptions(Options):
         "memory limit of all processes together",
         parse=parse_memory,
         default_text=DEFAULT,
+        only_with={"runner": ("local",)},
         section="Engine",
     )
     fresh: bool = option(False, "ignore results cached by an earlier run", section="Engine")
@@ -35,5 +36,8 @@ class RunOptions(Options):
         section="Output",
     )
     price: str | None = option(
-        None, "prices for the cost estimate: VCPU_HOUR[+GB_SHUFFLED], for example 0.07+0.011", section="Engine"
+        None,
+        "prices for the cost estimate: VCPU_HOUR[+GB_SHUFFLED], for example 0.07+0.011",
+        only_with={"runner": tuple(name for name in RUNNERS if name != "local")},
+        section="Engine",
     )

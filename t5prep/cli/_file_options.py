@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from t5prep.sources import Resolved
 
 
-split = click.option(
-    "--split", default="", help="Split to read, if the files are splits; all reads every file [default: train]."
-)
+SPLIT_HELP = "Split to read, if the files are splits; all reads every file [default: train]."
+split = click.option("--split", default="", help=SPLIT_HELP)
 
 
 def selected(uri: str, split: str, *, options: FileOptions) -> "Resolved":

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from t5prep.cli._addresses import ADDRESS
-from t5prep.options.fields import flag, leaves, sentence
+from t5prep.options.fields import flag, leaves, sentence, without_effect
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -28,6 +28,26 @@ def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, A
         return command
 
     return add
+
+
+class DependentOption(click.Option):
+    """Refuse an option that is typed without one of the options `only_with`, which are named by their parameters.
+
+    An option that is a field declares this in the field, for the Python function as well.
+    """
+
+    def __init__(self, *args: Any, only_with: Sequence[str], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.only_with = only_with
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Return the value of the option. Raises UsageError."""
+        if self.name in opts and not (set(self.only_with) & set(opts) or ctx.resilient_parsing):
+            names = {parameter.name: max(parameter.opts, key=len) for parameter in ctx.command.params}
+            raise without_effect(names[self.name], [names[name] for name in self.only_with])
+        return super().handle_parse_result(ctx, opts, args)
 
 
 class SectionOption(click.Option):

@@ -22,13 +22,13 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def print_next(command: str) -> None:
-    """Print the t5prep command to type next; `command` has no program name.
+def print_next(command: str, *, remark: str = "") -> None:
+    """Print the t5prep command to type next; `command` has no program name. A shell reads `remark` as a comment.
 
     The program is printed with its path if the shell would not find it by its name, as without an activated environment.
     """
     program = sys.argv[0] if os.path.basename(sys.argv[0]) == "t5prep" and not shutil.which("t5prep") else "t5prep"
-    click.echo(f"next: {shlex.quote(program)} {command}")
+    click.echo(f"next: {shlex.quote(program)} {command}" + (f"  # {remark}" if remark else ""))
 
 
 ARGUMENTS = "t5prep.arguments"  # in the `meta` of click's context: the command line

@@ -66,9 +66,10 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     from t5prep.training.settings import train_config
 
     option_values["settings"] = train_config.read_settings(option_values["settings"])
-    if lengths and html:
+    if lengths and (html or sweep):
+        other = "--html" if html else "--sweep"
         raise errors.UsageError(
-            "--html shows a single layout, but --lengths compares several. Use either --html or --lengths, not both.",
+            f"{other} does not compare layouts, but --lengths does. Use either {other} or --lengths, not both.",
             code="option.conflict",
         )
     if html:  # its imports and its path are checked now, not after minutes of compiling

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 @click.option(
     "--to", default="", help="Output format: text, jsonl, csv, tsv or json [default: by the name of --out, or text]."
 )
-@click.option("--fresh", is_flag=True, help="Start from scratch, and replace --out.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    cls=_options.DependentOption,
+    only_with=("out",),
+    help="Start from scratch, and replace --out.",
+)
 @click.option("--jsonl", is_flag=True, help="Short for --format jsonl.")
 @_options.options(PredictOptions)
 @_output.as_json
@@ -67,6 +73,11 @@ def predict_command(
                 code="option.conflict",
             )
         to = "json"
+    if jsonl and format not in ("", "jsonl"):
+        raise UsageError(
+            f"--jsonl and --format {format} name two formats of the rows. Use either --jsonl or --format, not both.",
+            code="option.conflict",
+        )
     kind = to or answer_files.of_name(out.name if out else "")
     answer_files.Writer(kind)  # raises for an unknown format now, before the model is opened
     if scores and kind == "text":
@@ -137,7 +148,13 @@ class _MetricOption(click.Option):
 @click.command("eval")
 @click.option("--model", type=ADDRESS, required=True, help="Run, Hugging Face directory, or Hub name.")
 @_options.options(EvaluateOptions, metric={"cls": _MetricOption})
-@click.option("--scores", is_flag=True, help="Add the scores of each prediction.")
+@click.option(
+    "--scores",
+    is_flag=True,
+    cls=_options.DependentOption,
+    only_with=("file", "as_json"),
+    help="With --predictions or --json: add the scores of each prediction.",
+)
 @click.option(
     "--predictions", "file", type=ADDRESS, help="File for the metrics, predictions and worst examples, as JSON."
 )

@@ -1,7 +1,7 @@
 """Define `t5prep tasks` and `filter`, which list the tasks and filters of `prepare`."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,15 +52,24 @@ def tasks_command(as_json: bool) -> None:
         click.echo(f"  options   t5prep prepare {name} --help")
 
 
+_WITH_TRY: dict[str, Any] = {"cls": _options.DependentOption, "only_with": ("source",)}
+_FILES_WITH_TRY: dict[str, Any] = {field.name: _WITH_TRY for field in dataclasses.fields(FileOptions)}
+
+
 @click.command("filter")
 @click.argument("filters", nargs=-1, metavar="[FILTER]...")
 @click.option("--try", "source", type=ADDRESS, metavar="SOURCE", help="Corpus to try the filters on.")
-@click.option("--column", multiple=True, help="Column with text; repeat for several [default: text].")
+@click.option("--column", multiple=True, help="Column with text; repeat for several [default: text].", **_WITH_TRY)
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of rows to try."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Maximum number of rows to try.",
+    **_WITH_TRY,
 )
-@_file_options.split
-@_options.options(FileOptions)
+@click.option("--split", default="", help=_file_options.SPLIT_HELP, **_WITH_TRY)
+@_options.options(FileOptions, **_FILES_WITH_TRY)
 @_output.as_json
 def filter_command(
     filters: tuple[str, ...],

@@ -10,6 +10,7 @@ import click
 import t5prep
 from t5prep.cli import _model_options, _options, _output, plan_command
 from t5prep.cli._addresses import ADDRESS
+from t5prep.errors import UsageError
 from t5prep.options.models import ModelOptions
 
 if TYPE_CHECKING:
@@ -127,6 +128,12 @@ def train_command(
     from t5prep.training import api
     from t5prep.training.settings import train_config
 
+    if check_step and (dry_run or profile):
+        other = "--dry-run" if dry_run else "--profile"
+        raise UsageError(
+            f"--check-step compares one step, so {other} cannot apply. Use either --check-step or {other}, not both.",
+            code="option.conflict",
+        )
     changes = train_config.read_settings(settings)
     config = api.configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=changes)
     if dry_run:
@@ -169,7 +176,7 @@ def train_command(
     without_answers = result.evaluation and not result.evaluation.predictions
     # Pre-training that hides tokens has no answers, so `eval` would have none to score.
     if without_answers and any(map(of_answers, run.manifests_of_run(out))):
-        _output.print_next(f"eval --model {shlex.quote(out)}   (its answers, and what they score)")
+        _output.print_next(f"eval --model {shlex.quote(out)}", remark="its answers and their scores")
     else:
         _output.print_next(f"export --model {shlex.quote(out)} --out DIR")
 

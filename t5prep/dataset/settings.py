@@ -19,6 +19,7 @@ _EXAMPLE = "Write, for example: --splits train=0.9,validation=0.1 or --splits va
 LAYOUTS = ("padded", "ragged", "packed")
 LONG = ("auto", "cut", "split", "reject")
 DEDUPS = ("none", "exact", "near")
+_NEAR = {"dedup": ("near",)}
 _SPLITS = (
     "split sizes, as shares drawn by the hash of the id, or as numbers of rows (validation=15000) [default: "
     "the splits of the files, or train=0.9,validation=0.1]"
@@ -169,6 +170,7 @@ class Settings:
         "token that head_tail inserts at the cut",
         choices=MARKERS,
         changes_tokens=True,
+        only_with={"truncation": ("head_tail",)},
         section="Advanced",
     )
     layout: str = option(
@@ -223,17 +225,25 @@ class Settings:
         "with --dedup: a prepared dataset whose inputs are rejected, too",
         changes_tokens=True,
         is_address=True,
+        only_with={"dedup": ("exact", "near")},
         section="Splits and duplicates",
     )
     # The defaults are those of Lee et al. 2022 (5 words), Rae et al. 2021 (0.8) and Penedo et al. 2024 (112 hashes).
     near_words: int = option(
-        5, "with --dedup near: words in each shingle", minimum=1, maximum=100, changes_tokens=True, section="Advanced"
+        5,
+        "with --dedup near: words in each shingle",
+        minimum=1,
+        maximum=100,
+        changes_tokens=True,
+        only_with=_NEAR,
+        section="Advanced",
     )
     near_jaccard: float = option(
         0.8,
         "with --dedup near: minimum Jaccard similarity of near-duplicates",
         minimum=0.05,
         maximum=1,
+        only_with=_NEAR,
         section="Advanced",
     )
     near_hashes: int = option(
@@ -241,6 +251,7 @@ class Settings:
         "with --dedup near: MinHashes for each text; more hashes find more pairs and take longer",
         minimum=8,
         maximum=4096,
+        only_with=_NEAR,
         section="Advanced",
     )
     filter: tuple[str, ...] = option(
@@ -263,6 +274,7 @@ class Settings:
         minimum=3,
         maximum=100,
         changes_tokens=True,
+        only_with={"decontaminate": ()},
         section="Advanced",
     )
     shards: int | None = option(
@@ -313,11 +325,6 @@ class Settings:
             raise UsageError(
                 f"--masks needs --layout padded, but the layout is {self.layout}. Use --layout padded, or "
                 "remove --masks.",
-                code="option.missing-prerequisite",
-            )
-        if self.dedup_against and self.dedup == "none":
-            raise UsageError(
-                "--dedup-against needs a rule for repeated texts. Add --dedup exact or --dedup near.",
                 code="option.missing-prerequisite",
             )
         chosen = [

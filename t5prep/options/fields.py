@@ -42,6 +42,7 @@ def option(
     metavar: str = "",
     python_only: bool = False,
     section: str = "",
+    only_with: Mapping[str, tuple[object, ...]] | None = None,
 ) -> Any:
     """Return a dataclass field that is also an option of the command line: `input_length` is `--input-length`.
 
@@ -58,6 +59,8 @@ def option(
     * metavar: the placeholder of the value in `--help`.
     * python_only: True if the command line lacks this option.
     * section: the heading in `--help` above this option.
+    * only_with: other options, each with the values with which this option has an effect. One of them is enough. `()` stands
+      for all values but the default.
     """
     metadata = {
         "help": help,
@@ -73,6 +76,7 @@ def option(
         "metavar": metavar,
         "python_only": python_only,
         "section": section,
+        "only_with": only_with or {},
     }
     return dataclasses.field(default=default, metadata=metadata, compare=compare)
 
@@ -105,6 +109,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check(self)
+        check_effect(self)
 
 
 def flag(name: str) -> str:
@@ -238,6 +243,37 @@ def check(chosen: "DataclassInstance") -> None:
                 )
 
 
+def check_effect(chosen: "DataclassInstance") -> None:
+    """Raise UsageError for a value that has no effect with the values of the options in its field's `only_with`."""
+    for field in dataclasses.fields(chosen):
+        if getattr(chosen, field.name) != field.default and not has_effect(field, chosen):
+            prerequisites = [
+                as_cli_option(name, value) if values else flag(name)
+                for name, values in field.metadata["only_with"].items()
+                for value in values or [None]
+            ]
+            raise without_effect(as_cli_option(field.name, getattr(chosen, field.name)), prerequisites)
+
+
+def has_effect(field: "dataclasses.Field[object]", chosen: "DataclassInstance") -> bool:
+    """Check whether an option of `chosen` in the `only_with` of `field` has a value with which `field` has an effect."""
+    only_with = field.metadata.get("only_with")
+    defaults = {other.name: other.default for other in dataclasses.fields(chosen)}
+    return not only_with or any(
+        getattr(chosen, name) in values if values else getattr(chosen, name) != defaults[name]
+        for name, values in only_with.items()
+    )
+
+
+def without_effect(option: str, prerequisites: Sequence[str]) -> UsageError:
+    """Return the error about `option`, as typed, which has no effect without one of `prerequisites`."""
+    needed = " or ".join(prerequisites)
+    return UsageError(
+        f"{option} has no effect without {needed}. Add {needed}, or remove {option}.",
+        code="option.missing-prerequisite",
+    )
+
+
 def build(cls: type[_Options], values: Mapping[str, object], *, owner: str = "this task") -> _Options:
     """Return a `cls` with `values`; options without a value have their defaults.
 
@@ -263,6 +299,7 @@ def _built(cls: type[_Options], values: Mapping[str, object]) -> _Options:
     }
     chosen = cls(**parts)
     check(chosen)
+    check_effect(chosen)
     return chosen
 
 

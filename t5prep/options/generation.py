@@ -5,6 +5,8 @@ import dataclasses
 from t5prep.errors import UsageError
 from t5prep.options.fields import Options, changed, option
 
+_SAMPLE = {"sample": (True,)}
+
 
 @dataclasses.dataclass(frozen=True)
 class Generation(Options):
@@ -22,22 +24,17 @@ class Generation(Options):
     max_length: int = option(0, "maximum answer length in tokens [default: the run's]", minimum=0)
     no_repeat_ngram: int = option(0, "size of n-grams that may not repeat; 0: no limit", minimum=0)
     sample: bool = option(False, "sample each token instead of taking the most likely one")
-    temperature: float = option(1.0, "with --sample: temperature; below 1, answers vary less")
-    top_k: int = option(0, "with --sample: sample from the k most likely tokens; 0: all", minimum=0)
-    top_p: float = option(1.0, "with --sample: sample from the most likely tokens of this total probability")
-    seed: int = option(0, "with --sample: random seed", minimum=0, maximum=2**63 - 1)
+    temperature: float = option(1.0, "with --sample: temperature; below 1, answers vary less", only_with=_SAMPLE)
+    top_k: int = option(0, "with --sample: sample from the k most likely tokens; 0: all", minimum=0, only_with=_SAMPLE)
+    top_p: float = option(
+        1.0, "with --sample: sample from the most likely tokens of this total probability", only_with=_SAMPLE
+    )
+    seed: int = option(0, "with --sample: random seed", minimum=0, maximum=2**63 - 1, only_with=_SAMPLE)
     answers: int = option(1, "number of answers for each row", minimum=1)
     scores: bool = option(False, "return the score of each answer")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for drawing in changed(self, "temperature", "top_k", "top_p", "seed"):
-            if not self.sample:
-                name = drawing.partition(" ")[0]
-                raise UsageError(
-                    f"{name} has no effect without sampling. Add --sample, or remove {name}.",
-                    code="option.missing-prerequisite",
-                )
         if changed(self, "length_penalty") and not (self.beams > 1 or self.scores or self.answers > 1):
             raise UsageError(
                 f"--length-penalty {self.length_penalty:g} needs several answers to compare. Add --beams 4, "

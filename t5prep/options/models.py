@@ -49,7 +49,7 @@ class PlanOptions(Options):
         is_address=True,
     )
     data: str | None = option(None, "prepared dataset, which gives lengths, layout and rows", is_address=True)
-    split: str = option("train", "split whose rows make an epoch")
+    split: str = option("train", "split of --data whose rows make an epoch", only_with={"data": ()})
     input_length: int | None = option(None, "input length in tokens [default: the dataset's, or 512]", minimum=1)
     target_length: int | None = option(None, "target length in tokens [default: the dataset's, or 64]", minimum=1)
     batch: tuple[int, ...] = option((), "rows of a step, over all devices", minimum=1)
@@ -60,7 +60,9 @@ class PlanOptions(Options):
     )
     packed: bool = option(False, "plan packed rows, with several examples each")
     embed: bool = option(False, "plan `t5prep embed`, the encoder alone, instead of training")
-    price: float | None = option(None, "price of one chip for an hour, in any currency", minimum=0)
+    price: float | None = option(
+        None, "with --data: price of one chip for an hour, in any currency", minimum=0, only_with={"data": ()}
+    )
     save: str = option(
         "",
         "save the compiled step for `train --out RUN`; a TPU VM reads it from gs://",
@@ -73,7 +75,7 @@ class PlanOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.embed and (training := changed(self, "save", "largest")):
+        if self.embed and (training := changed(self, "save", "largest", "quick")):
             raise UsageError(
                 f"--embed plans no training, so {' and '.join(training)} cannot apply. Remove "
                 f"{' and '.join(training)}.",
@@ -128,34 +130,24 @@ class PredictOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class VectorOptions(Options):
-    """Hold the options that decide the vectors of a text. Raises UsageError for options that exclude each other."""
+    """Hold the options that decide the vectors of a text."""
 
     pooling: str = option(
         "auto",
         "pooling of the token vectors: none, mean, or first token. auto: the model's modules.json, or none",
         choices=("auto", "none", "mean", "first"),
     )
-    normalize: bool = option(False, "scale each vector to length 1")
+    normalize: bool = option(False, "scale each vector to length 1", only_with={"pooling": ("auto", "mean", "first")})
     dtype: str = option(
         "bfloat16",
         "dtype of the vectors, and of products if the device supports it",
         choices=("bfloat16", "float32"),
     )
-    padded: bool = option(False, "pad texts to --length, and store the vectors of padding with a mask")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.normalize and self.pooling == "none":
-            raise UsageError(
-                "--normalize needs one vector per text. Add --pooling mean (or first).",
-                code="option.missing-prerequisite",
-            )
-        if self.padded and self.pooling not in ("none", "auto"):
-            raise UsageError(
-                f"--padded stores a vector for each token, but --pooling {self.pooling} stores one per text. "
-                "Use either --padded or --pooling, not both.",
-                code="option.conflict",
-            )
+    padded: bool = option(
+        False,
+        "pad texts to --length, and store the vectors of padding with a mask",
+        only_with={"pooling": ("auto", "none")},
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,31 +164,22 @@ class EmbedOptions(Options):
     model: ModelOptions = group(ModelOptions)
 
 
-# The options of `t5prep export` that exist for one format only.
-_HF_ONLY, _SAVEDMODEL_ONLY = ("dtype", "merge", "license"), ("beams", "text")
+_HF, _SAVEDMODEL = {"format": ("hf",)}, {"format": ("savedmodel",)}
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions(Options):
-    """Hold the options of `t5prep export`. Raises UsageError for an option that the format lacks."""
+    """Hold the options of `t5prep export`."""
 
     format: str = option("hf", "output format: hf for PyTorch, savedmodel for TensorFlow", choices=("hf", "savedmodel"))
     checkpoint: str = option("best", "checkpoint of a run: best, last, or the number of a step")
-    beams: int = option(1, "beam width of a SavedModel", minimum=1)
+    beams: int = option(1, "beam width of a SavedModel", minimum=1, only_with=_SAVEDMODEL)
     dtype: str = option(
         "float32",
         "dtype of the weights in a Hugging Face directory",
         choices=("float32", "bfloat16", "float16"),
+        only_with=_HF,
     )
-    merge: bool = option(False, "merge LoRA adapters into the model instead of writing peft adapters")
-    license: str = option("", "licence of the model by its Hub name: apache-2.0")
-    text: bool = option(False, "SavedModel that takes and returns texts, by tensorflow_text")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        required_format, without = ("savedmodel", _SAVEDMODEL_ONLY) if self.format == "hf" else ("hf", _HF_ONLY)
-        for lacking in changed(self, *without):
-            raise UsageError(
-                f"{lacking} needs --format {required_format}. Add --format {required_format}, or remove {lacking}.",
-                code="option.missing-prerequisite",
-            )
+    merge: bool = option(False, "merge LoRA adapters into the model instead of writing peft adapters", only_with=_HF)
+    license: str = option("", "licence of the model by its Hub name: apache-2.0", only_with=_HF)
+    text: bool = option(False, "SavedModel that takes and returns texts, by tensorflow_text", only_with=_SAVEDMODEL)

@@ -99,7 +99,9 @@ def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
             f"and name the column with {task_options.flag(kind.column)}.",
             code="option.inapplicable",
         )
-    return Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
+    settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
+    task_options.check_effect(settings)
+    return settings
 
 
 def complete(chosen: ChosenTask, requested: Settings, *, source: Resolved) -> Settings:

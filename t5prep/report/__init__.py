@@ -25,6 +25,11 @@ def write(
     from t5prep.report import dataset_page, training_report  # imported here, because jinja2 and matplotlib are an extra
 
     if training_report.is_run(data):
+        if tokenizer:
+            raise UsageError(
+                f"--tokenizer {tokenizer} is for a dataset, but {data} is a run. Remove --tokenizer.",
+                code="option.inapplicable",
+            )
         page = training_report.page(data, answers=answers)
     elif answers:
         raise UsageError(

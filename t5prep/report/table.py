@@ -16,6 +16,7 @@ import pyarrow as pa
 from t5prep.dataset import record_table
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import OutputError, T5prepError, UsageError
+from t5prep.options.fields import without_effect
 
 if TYPE_CHECKING:
     from t5prep.preparation.source_rows import SourceRows
@@ -71,6 +72,8 @@ def table(
         frame = t5prep.table("data/sample").read_pandas()
     """
     if not rejected:
+        if source or trust_code:
+            raise without_effect("--source" if source else "--trust-code", ["--rejected"])
         return record_table.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError(

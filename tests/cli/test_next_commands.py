@@ -1,6 +1,7 @@
 """What a command tells to type can be typed: a path with spaces is quoted, and all that may be named is listed."""
 
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,8 @@ from t5prep.training.run import run
 def _next(*arguments: str) -> str:
     result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("next: "))
+    typed = ["bash", "-c", f't5prep() {{ echo "$@"; }}; {line.removeprefix("next: ")}']
+    assert subprocess.run(typed, capture_output=True, check=True).stderr == b""
     return line
 
 
@@ -41,7 +44,7 @@ def test_paths_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
     result.evaluation = SimpleNamespace(predictions=[], metrics={"loss": 1.0})
     monkeypatch.setattr(run, "manifests_of_run", lambda _: ["a manifest"])
     monkeypatch.setattr(metrics, "of_answers", lambda _: ["squad"])
-    assert _next("train", "--out", "my run").startswith("next: t5prep eval --model 'my run'   (")
+    assert _next("train", "--out", "my run").startswith("next: t5prep eval --model 'my run'  # ")
     monkeypatch.setattr(metrics, "of_answers", lambda _: [])  # hidden tokens have no answers
     assert _next("train", "--out", "my run") == "next: t5prep export --model 'my run' --out DIR"
     monkeypatch.setattr(export, "export_hf", lambda *_, **__: result.best)

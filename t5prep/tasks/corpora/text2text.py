@@ -47,12 +47,18 @@ class Options:
             "each label: toxic,insult,threat"
         ),
     )
-    label_separator: str = option(",", "separator of the labels in a text")
+    label_separator: str = option(
+        ",", "with --labels-column: separator of the labels in a text", only_with={"labels_column": ()}
+    )
     number_column: str = option("", "instead of a target: column with a number")
     label_map: str = option(
         "", ("words for the values of the target column: 0=negative,1=positive. Rows with other values are rejected")
     )
-    empty_target: str = option("", 'target of rows that have none: "no answer" [default: such rows are rejected]')
+    empty_target: str = option(
+        "",
+        'target of rows that have none: "no answer" [default: such rows are rejected]',
+        only_with=dict.fromkeys(("targets_column", "targets", "tags_column", "number_column"), ()),
+    )
     line_pairs: str = option("", "suffixes of two line-aligned files: .en,.de. Their columns are source and target")
     protect: tuple[str, ...] = option(
         (), "column that is never cut; the words of the template are then not cut, either"

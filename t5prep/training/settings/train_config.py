@@ -21,11 +21,13 @@ from typing import Any
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import paths
 from t5prep.json_values import JSON, JSONObject
+from t5prep.options.fields import has_effect
 from t5prep.training.objectives import NUMBERS
 from t5prep.training.step.schedules import NAMES as SCHEDULES
 
 # (input length, target length) of the rows of a bucket, in tokens.
 Lengths = tuple[int, int]
+_OnlyWith = Mapping[str, tuple[JSON, ...]]
 # A note to the names that other trainers have for `batch`.
 _ALL_DEVICES = "batch counts the rows of a step over all devices and all parts of an accumulation"
 
@@ -40,7 +42,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     bounds_note: str = "",
-    only_with: tuple[str, tuple[JSON, ...]] | None = None,
+    only_with: Mapping[str, tuple[JSON, ...]] | None = None,
     names: str | Mapping[str, str] = "",
     values: Mapping[str, str] | None = None,
     free: bool = False,
@@ -58,7 +60,7 @@ def setting(
         above: The number must be above this bound.
         below: The number must be below this bound.
         bounds_note: The end of the error about a bound.
-        only_with: Another setting, and its values with which this setting has an effect.
+        only_with: Another setting, and its values with which this setting has an effect; () for all but the default.
         names: The names of the setting in other trainers, separated by spaces, or mapped to a note for the user.
         values: The values of other trainers → ours.
         free: The setting may change when a run is resumed. It decides paths, intervals or durations, never what is computed.
@@ -73,7 +75,7 @@ def setting(
         "above": above,
         "below": below,
         "why": bounds_note,
-        "only_with": only_with,
+        "only_with": only_with or {},
         "names": dict.fromkeys(names.split(), "") if isinstance(names, str) else dict(names),
         "values": dict(values or {}),
         "free": free,
@@ -83,9 +85,10 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-_ADAFACTOR, _ADAMW = ("optimizer", ("adafactor",)), ("optimizer", ("adamw",))
-_POLYNOMIAL = ("schedule", ("polynomial",))
-_NOT_CONSTANT = ("schedule", tuple(name for name in SCHEDULES if name != "constant"))
+_ADAFACTOR: _OnlyWith = {"optimizer": ("adafactor",)}
+_ADAMW: _OnlyWith = {"optimizer": ("adamw",)}
+_POLYNOMIAL: _OnlyWith = {"schedule": ("polynomial",)}
+_NOT_CONSTANT: _OnlyWith = {"schedule": tuple(name for name in SCHEDULES if name != "constant")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +157,7 @@ class TrainConfig:
         maximum=1024,
         bounds_note="; ranks of 4 to 64 are usual",
     )
-    lora_alpha: float = setting(16.0, "adapters are multiplied by lora_alpha / lora", above=0)
+    lora_alpha: float = setting(16.0, "adapters are multiplied by lora_alpha / lora", above=0, only_with={"lora": ()})
 
     # Optimizer
     optimizer: str = setting(  # Raffel 2020 §3.1.2
@@ -317,7 +320,7 @@ class TrainConfig:
         1,
         "when generating; 1 is greedy",
         minimum=1,
-        only_with=("generate", (True,)),
+        only_with={"generate": (True,)},
         names="num_beams generation_num_beams",
         free=True,
         of_scores=True,
@@ -572,38 +575,32 @@ def _outside(value: Any, rules: Mapping[str, Any]) -> str:
     return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in bounds if bound is not None)}"
 
 
-def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, object]) -> dict[str, Any]:
+def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` without those that the values `changed` make ineffective.
 
     For example, AdamW's settings are dropped if a recipe for AdamW is run with Adafactor.
     """
-    effective_values = {}
-    for key, value in values.items():
-        by, counts = FIELDS[key].metadata["only_with"] or ("", ())
-        if by not in changed or changed[by] in counts:
-            effective_values[key] = value
-    return effective_values
+    return {
+        key: value
+        for key, value in values.items()
+        if not any(by in changed for by in FIELDS[key].metadata["only_with"])
+        or has_effect(FIELDS[key], TrainConfig(**changed))
+    }
 
 
 def _check_effect(config: TrainConfig) -> None:
     """Raise UsageError for a value that differs from the default and has no effect with the other settings."""
     chosen = find_changed(config)
     for key in chosen:
-        by, counts = FIELDS[key].metadata["only_with"] or ("", ())
-        if by and getattr(config, by) not in counts:
+        if not has_effect(FIELDS[key], config):
+            ((by, counts),) = FIELDS[key].metadata["only_with"].items()
             value = str(getattr(config, by)).lower()
-            alternatives = " or ".join(str(choice).lower() for choice in counts)
+            alternatives = " or ".join(str(choice).lower() for choice in counts or ["N"])
             raise UsageError(
                 f"{key} is {getattr(config, key)}, but has no effect with {by}={value}. Remove {key}, or use "
                 f"--set {by}={alternatives}.",
                 code="setting.inapplicable",
             )
-    if "lora_alpha" in chosen and not config.lora:
-        raise UsageError(
-            f"lora_alpha is {config.lora_alpha}, but has no effect without adapters. Remove lora_alpha, "
-            "or add adapters: --set lora=8",
-            code="setting.inapplicable",
-        )
     for key in ("rates", "temperature", "cap"):
         if key in chosen and len(config.data) == 1:
             value = ", ".join(map(str, config.rates)) if key == "rates" else getattr(config, key)
