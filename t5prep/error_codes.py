@@ -570,7 +570,6 @@ CODES = {
         "Largest bucket is longer than the dataset's rows.",
         "Choose buckets that fit: t5prep plan --lengths.",
     ),
-    "setting.oversized-warmup": ("Warmup is longer than the training.", "Choose a shorter warmup: --set warmup=0.1."),
     "setting.rare-bucket": ("First batches contain none of the longest bucket.", "Remove buckets to check a step."),
     "setting.unavailable-metric": (
         "Evaluation does not compute the metric that selects the best checkpoint.",
@@ -633,6 +632,10 @@ CODES = {
         "Correct the path, or name the source with --source.",
     ),
     "source.rate-limit": ("Host demands a long wait.", "Run again after the wait."),
+    "source.redacted-address": (
+        "Manifest records an address without its secret.",
+        "Name the address: --source ADDRESS.",
+    ),
     "source.request-refused": ("Host refuses the request.", "Check the address in a browser, or download the file."),
     "source.special-file": ("Source is a pipe or device instead of a file.", "Save the stream to a file."),
     "source.stdin-closed": ("Standard input is closed.", "Pipe the rows into the command, or name a file."),

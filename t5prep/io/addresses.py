@@ -16,6 +16,7 @@ _SCHEME = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+:(?=[/\\])|(?:https?|gs|hf|kagg
 # A host, perhaps with a port. Other text before the first slash may be a part of a password, and is hidden.
 _HOST = re.compile(r"(?:[^\s:@\[\]]*|\[[0-9A-Fa-f:.]*\])(?::[0-9]*)?")
 _PARAMETER = re.compile(r";([\w-]+)=[^/;]*")  # a parameter in a path, as in /a;token=s3cr3t
+_REDACTED = re.compile(r"[=?&/]…(?=[&;/]|$)")  # an ellipsis of `public`
 # An address inside of a sentence, and the characters that may end the sentence, but not the address.
 _IN_TEXT = re.compile(r"(?<![\w.+-])[A-Za-z][A-Za-z0-9+.-]+:[/\\][^\s\"'<>]+")
 _PUNCTUATION = ").,;:]"
@@ -64,6 +65,15 @@ def public(address: str) -> str:
     host_path, question, query = host_path.partition("#")[0].partition("?")
     pairs = "&".join(f"{key}=…" if is_pair else "…" for key, is_pair, _ in (p.partition("=") for p in query.split("&")))
     return start + _PARAMETER.sub(r";\1=…", _path(host_path)) + (f"?{pairs}" if question and query else "")
+
+
+def is_redacted(address: str) -> bool:
+    """Check whether `address`, from a manifest, is the public form of an address with a secret in its query or parameters.
+
+    >>> is_redacted("https://example.org/a.csv?token=…"), is_redacted("https://example.org/a.csv"), is_redacted("data/….csv")
+    (True, False, False)
+    """
+    return bool(_SCHEME.match(address)) and _REDACTED.search(address) is not None
 
 
 def _path(host_path: str) -> str:

@@ -111,6 +111,11 @@ class SourceRows:
         # A stranger's manifest must not make this machine request arbitrary addresses.
         if not self._source and uri != "sample:" and any(raw.parse(address).scheme for address in uris):
             public_uri = addresses.public(uri)
+            if any(map(addresses.is_redacted, sources.uris_of(described.uri))):
+                raise SourceError(
+                    f"the address {public_uri} had a secret, which is not recorded. Name the complete address: --source ADDRESS",
+                    code="source.redacted-address",
+                )
             if not all(map(addresses.is_known, sources.uris_of(described.uri))):
                 raise SourceError(
                     f"the manifest names the source {public_uri}, which you have never read before. If you trust "

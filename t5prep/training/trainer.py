@@ -89,6 +89,8 @@ def _train(
     in_epoch = -(-sum(dataset_split.records for dataset_split in opened) // config.batch)
     steps = checks.steps_of(config, in_epoch=in_epoch)
     rate = schedule_of(config, steps=steps)
+    if config.warmup > steps:
+        say(f"The warmup of {config.warmup:,g} steps is longer than the training of {steps:,}. Using --set warmup=0.1")
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
     config = dataclasses.replace(config, dtype=dtype_of(config.dtype, platform=layout.platform).name)

@@ -53,7 +53,12 @@ def run(rows: str, out: str, block_bytes: int, blocks: int, dedup: str) -> None:
     sorting.FAN_IN = FAN_IN
     choices = {"splits": {"train": 0.9, "validation": 0.1}, "shards": max(8, blocks // 64)}
     columns = {"inputs_column": "inputs", "targets_column": "targets", "id_column": "id"}
-    lengths = {"input_length": 32, "target_length": 8, "dedup": dedup, "near_jaccard": 0.6}
+    lengths = {
+        "input_length": 32,
+        "target_length": 8,
+        "dedup": dedup,
+        **({"near_jaccard": 0.6} if dedup == "near" else {}),
+    }
     task_options = {"tokenizer": sample.tokenizer_path(), "task": "text2text", "options": columns}
     prepared(Path(rows), Path(out), workers=2, **task_options, **choices, **lengths)
 

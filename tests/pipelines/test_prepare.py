@@ -25,7 +25,7 @@ SAMPLE = sample.tokenizer_path()
 @pytest.mark.extra("seeds")
 @pytest.mark.parametrize(
     ("truncation", "marker"),
-    [("head_tail", "extra_id_1"), ("head_tail", "none"), ("head", "none"), ("tail", "extra_id_1")],
+    [("head_tail", "extra_id_1"), ("head_tail", "none"), ("head", "extra_id_1"), ("tail", "extra_id_1")],
 )
 def test_real_questions_equal_a_straight_computation(
     shared_data: Path, tmp_path: Path, truncation: str, marker: str

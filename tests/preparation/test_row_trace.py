@@ -572,7 +572,7 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
     data = shutil.copytree(near / "d", tmp_path / "d")
     dataset_manifest = manifest.load(data)
     for uri, displayed_uri in (
-        ("https://me:planted0@example.org/a.csv?token=planted0", "https://example.org/a.csv?token=…"),
+        ("https://me:planted0@example.org/a.csv", "https://example.org/a.csv"),
         ("gs://bucket/a.csv", "gs://bucket/a.csv"),
         ("hf:evil/evil", "hf:evil/evil"),
     ):
@@ -586,6 +586,24 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
         tracer_of(data).trace("1002")
         assert len(resolved_uris) == 1
         assert f"Reading the source that the manifest names: {displayed_uri}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("uri", ["https://example.org/a.csv?v=1&token=s3", "https://example.org/a.csv;token=s3"])
+def test_an_address_without_its_secret_is_not_requested(
+    uri: str, near: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("t5prep.sources.resolve", lambda uri, **_: pytest.fail(f"{uri} is requested"))
+    addresses.remember(uri)
+    data = shutil.copytree(near / "d", tmp_path / "d")
+    dataset_manifest = manifest.load(data)
+    source = dataclasses.replace(dataset_manifest.source, uri=addresses.public(uri))
+    (data / manifest.NAME).write_text(dataclasses.replace(dataset_manifest, source=source).sealed().dumps())
+    (note,) = tracer_of(data).trace("1002").notes
+    assert "--source ADDRESS" in note
+    assert "…" in note
+    table = run("table", data, tmp_path / "rejected.csv", "--rejected")
+    assert (table.exit_code, "--source ADDRESS" in table.stderr) == (0, True), table.stderr
 
 
 def test_escapes_and_half_surrogates_do_nothing(grouped: Path) -> None:

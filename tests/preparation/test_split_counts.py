@@ -4,6 +4,7 @@ import functools
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,17 +34,17 @@ def _ids(out: Path) -> dict[str, set[str]]:
     return {split: {row["id"][0].decode() for row in rows} for split, rows in records(out).items()}
 
 
-@pytest.mark.parametrize("dedup", ["none", "exact", "near"])
-def test_a_group_is_in_one_split(tmp_path: Path, dedup: str) -> None:
+@pytest.mark.parametrize("dedup", [{}, {"dedup": "exact"}, {"dedup": "near", "near_jaccard": 1.0}])
+def test_a_group_is_in_one_split(tmp_path: Path, dedup: dict[str, Any]) -> None:
     source = _pages(tmp_path / "rows.jsonl", pages=40, rows=5)
     choices = {"task": "text2text", "tokenizer": "sample:", "options": COLUMNS, "splits": {"train": 0.7, "test": 0.3}}
-    prepared(source, tmp_path / "out", group_column="page", dedup=dedup, near_jaccard=1.0, **choices)
+    prepared(source, tmp_path / "out", group_column="page", **dedup, **choices)
     splits = _ids(tmp_path / "out")
     assert sum(map(len, splits.values())) == 200
     pages = {split: {id.partition("-")[0] for id in ids} - {"0"} for split, ids in splits.items()}
     assert pages["train"].isdisjoint(pages["test"])
     assert min(map(len, pages.values())) > 3
-    if dedup != "none":
+    if dedup:
         return
     prepared(source, tmp_path / "rows", **choices)  # without the option, pages are in both
     pages = {split: {id.partition("-")[0] for id in ids} for split, ids in _ids(tmp_path / "rows").items()}

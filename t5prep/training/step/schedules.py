@@ -38,7 +38,7 @@ def schedule(
       a rate of 0.01 and 10,000 steps (Raffel et al. 2020, 3.1.2).
     * warmup_inverse_sqrt: the same after a warmup (Vaswani et al. 2017, 5.3; T5X's linear_warmup * rsqrt_decay).
 
-    Raises UsageError for an unknown name, or if the warmup is longer than the training.
+    Raises UsageError for an unknown name.
 
     >>> rate = schedule("linear", learning_rate=1.0, total_steps=6, warmup_steps=2)
     >>> [rate(step) for step in range(6)]
@@ -48,12 +48,6 @@ def schedule(
         raise UsageError(
             f'No schedule is named "{name}".{did_you_mean(name, NAMES)} Choose one of: {", ".join(NAMES)}.',
             code="setting.unknown-choice",
-        )
-    if not 0 <= warmup_steps <= total_steps:
-        raise UsageError(
-            f"A warmup of {warmup_steps:,} steps does not fit into {total_steps:,} steps of training. "
-            "Shorten it, for example to a tenth of all steps: --set warmup=0.1",
-            code="setting.oversized-warmup",
         )
     warmup = float(max(warmup_steps, 1))
     remaining = float(max(total_steps - warmup_steps, 1))

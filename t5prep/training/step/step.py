@@ -204,8 +204,12 @@ def checkpoint_bytes(config: TrainConfig, shape: Config) -> int:
 
 
 def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
-    """Return the learning rate schedule of a run of `steps` steps. A `config.warmup` below 1 is a share of them."""
-    warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
+    """Return the learning rate schedule of a run of `steps` steps.
+
+    A `config.warmup` below 1 is a share of them. One above `steps`, as that of a recipe in a short trial, becomes a tenth.
+    """
+    share = 0.1 if config.warmup > steps else config.warmup
+    warmup = round(share if share >= 1 else share * steps)
     return schedule(
         config.schedule,
         learning_rate=config.learning_rate,

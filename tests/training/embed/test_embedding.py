@@ -175,7 +175,7 @@ def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) ->
     for wrong, message in (
         ({"pooling": "max"}, ("option.unknown-choice",)),
         ({"normalize": True}, ("option.missing-prerequisite",)),
-        ({"padded": True, "pooling": "mean"}, ("option.conflict",)),
+        ({"padded": True, "pooling": "mean"}, ("option.missing-prerequisite",)),
         ({"length": -1}, ("option.out-of-range", "--length", "-1", "0")),
     ):
         with raises(UsageError, *message):

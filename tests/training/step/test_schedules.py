@@ -2,7 +2,9 @@ import pytest
 from raised import raises
 
 from t5prep.errors import UsageError
+from t5prep.training.settings import train_config
 from t5prep.training.step.schedules import NAMES, schedule
+from t5prep.training.step.step import schedule_of
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,14 @@ def test_pretraining_of_t5_begins_at_a_hundredth_and_falls_with_the_root_of_the_
     assert float(rate(524_287)) == pytest.approx(524_288**-0.5)
 
 
-def test_an_unknown_name_and_a_warmup_too_long_are_refused():
+def test_an_unknown_name_is_refused():
     with raises(UsageError, "setting.unknown-choice"):
         schedule("warmupcostant", learning_rate=1.0, total_steps=10)
-    with raises(UsageError, "setting.oversized-warmup", "11"):
-        schedule("linear", learning_rate=1.0, total_steps=10, warmup_steps=11)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "steps", "peak"), [(50, 6, 0), (50, 50, 49), (50, 49, 4), (0.5, 6, 2), (50, 200, 49)]
+)
+def test_a_warmup_above_the_steps_becomes_a_tenth_of_them(warmup: float, steps: int, peak: int):
+    rate = schedule_of(train_config.build({"schedule": "warmup_constant", "warmup": warmup}), steps=steps)
+    assert next(step for step in range(steps) if rate(step) == 1e-3) == peak
