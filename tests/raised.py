@@ -1,10 +1,13 @@
 """Assert that an error of t5prep is raised: by its code and the values in its sentence, never by the English."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from t5prep.cli import main
 
 
 @contextlib.contextmanager
@@ -30,3 +33,11 @@ def assert_error(text: str, code: str, *values: str) -> None:
     """
     assert f" [{code}]" in text, text
     assert [value for value in values if value not in text] == [], text
+
+
+def refused(code: str, *values: str, command: Iterable[object]) -> None:
+    """Expect that a command line ends with exit code 1 and one sentence of this code that holds these values."""
+    result = CliRunner().invoke(main, [str(word) for word in command])
+    assert (result.exit_code, "Traceback" in result.output) == (1, False), result.output
+    (line,) = result.stderr.splitlines()
+    assert_error(line, code, *values)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from raised import raises
+from raised import raises, refused
 from small_corpora import prepared, questions, rejected, write_csv
 
 from t5prep.cli import main
@@ -29,15 +29,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*args: object) -> Result:
     return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def refused(*args: object) -> str:
-    """The one sentence of a command that must fail."""
-    result = run(*args)
-    assert result.exit_code == 1, result.output
-    assert "Traceback" not in result.output
-    (line,) = result.stderr.splitlines()
-    return line.removeprefix("Error: ")
 
 
 def build_so_quality_line(source: Path, out: Path, *extra_options: object) -> tuple[object, ...]:
@@ -76,167 +67,137 @@ COLUMNS = ("--inputs-column", "q", "--targets-column", "a")
 
 
 def test_unknown_names_say_the_closest(tmp_path: Path) -> None:
-    assert 'Did you mean "so_quality"?' in refused("prepare", "so_qualty")
+    refused("task.unknown", '"so_qualty"', '"so_quality"', command=("prepare", "so_qualty"))
     rows = write_csv(tmp_path / "rows.csv", questions(3))
     assert run(*build_so_quality_line(rows, tmp_path / "out", "--truncation", "middle")).exit_code == 2
     assert run("prepair").exit_code == 2
 
 
 def test_a_name_or_value_with_a_newline_begins_no_line(tmp_path: Path) -> None:
-    assert refused("verify", "no\nError: all is well").startswith("no Error: all is well does not exist")
-    assert "a Error: all is well_column" in refused(
-        *t2t(
-            write_csv(tmp_path / "rows.csv", [{"q": "1"}]),
-            tmp_path / "out",
-            "--inputs",
-            "{a\nError: all is well_column}",
-            "--targets",
-            "{q}",
-        )
-    )
+    refused("dataset.not-found", "Error: no Error: all is well ", command=("verify", "no\nError: all is well"))
+    rows = write_csv(tmp_path / "rows.csv", [{"q": "1"}])
+    templates = ("--inputs", "{a\nError: all is well_column}", "--targets", "{q}")
+    refused("option.invalid-template", "{a Error: all is well_column}", command=t2t(rows, tmp_path / "out", *templates))
 
 
 def test_missing_column_names_those_there_are(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", [{"Id": "1", "Text": "x", "Y": "HQ"}])
-    assert (
-        refused(*build_so_quality_line(rows, tmp_path / "out"))
-        == 'rows.csv has no column "Title"; it has Id, Text, Y. [column.missing]'
-    )
+    columns = ("rows.csv", '"Title"', "Id, Text, Y")
+    refused("column.missing", *columns, command=build_so_quality_line(rows, tmp_path / "out"))
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"q": "why?", "b": "because"}\n')
-    assert (
-        refused(*t2t(lines, tmp_path / "out", *COLUMNS))
-        == 'rows.jsonl has no column "a"; it has q, b. [column.missing]'
-    )
+    refused("column.missing", "rows.jsonl", '"a"', "q, b", command=t2t(lines, tmp_path / "out", *COLUMNS))
 
 
 def test_a_later_file_without_the_column_is_named(tmp_path: Path) -> None:
     write_csv(tmp_path / "a.csv", [{"q": "1", "a": "x"}])
     write_csv(tmp_path / "b.csv", [{"q": "1", "answer": "x"}])
-    assert 'b.csv has no column "a"' in refused(*t2t(tmp_path / "*.csv", tmp_path / "out", *COLUMNS))
+    refused("column.missing", "b.csv", '"a"', command=t2t(tmp_path / "*.csv", tmp_path / "out", *COLUMNS))
 
 
 def test_text2text_asks_for_its_columns(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", [{"q": "1", "a": "x"}])
     out = tmp_path / "out"
-    assert "he inputs" in refused(*t2t(rows, out, "--targets-column", "a"))
-    assert "targets" in refused(*t2t(rows, out, "--inputs-column", "q"))
-    assert "option.invalid-template" in refused(*t2t(rows, out, "--inputs", "{q", "--targets-column", "a"))
-    assert "[column.missing]" in refused(
-        *t2t(rows, out, "--inputs", "x: {q}", "--targets-column", "a", "--protect", "z")
-    )
+    refused("option.missing", "--inputs-column", command=t2t(rows, out, "--targets-column", "a"))
+    refused("option.missing", "--targets-column", command=t2t(rows, out, "--inputs-column", "q"))
+    refused("option.invalid-template", "{q", command=t2t(rows, out, "--inputs", "{q", "--targets-column", "a"))
+    protect = ("--inputs", "x: {q}", "--targets-column", "a", "--protect", "z")
+    refused("column.missing", "--protect z", command=t2t(rows, out, *protect))
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "says"),
+    ("option", "value", "error"),
     [
-        ("--splits", "train=0.9", "add up to"),
-        ("--splits", "train", "not name=share"),
-        ("--shards", "0", "or auto"),
-        ("--shards", "many", "or auto"),
-        ("--shards", "1000", "the largest split has only"),
-        ("--input-length", "1", "at least 4"),
-        ("--target-length", "1", "at least 2"),
-        ("--encoding", "utf-9", "not an encoding that Python knows"),
-        ("--format", "xml", "xml"),
-        ("--labels", "HQ", "not a list of label=word"),
-        ("--labels", "HQ=a word of very many tokens", "--target-length 2"),
+        ("--splits", "train=0.9", ("split.invalid-shares", "--splits", '"train=0.9"')),
+        ("--splits", "train", ("option.malformed", "--splits", '"train"')),
+        ("--shards", "0", ("option.malformed", "--shards", '"0"')),
+        ("--shards", "many", ("option.malformed", "--shards", '"many"')),
+        ("--shards", "1000", ("option.out-of-range", "--shards", "1000", "11")),
+        ("--input-length", "1", ("option.out-of-range", "--input-length", "1", "4")),
+        ("--target-length", "1", ("option.out-of-range", "--target-length", "1", "2")),
+        ("--encoding", "utf-9", ("option.invalid-encoding", "--encoding", '"utf-9"')),
+        ("--format", "xml", ("option.unknown-choice", "--format", '"xml"')),
+        ("--labels", "HQ", ("option.malformed", "--labels", '"HQ"')),
+        ("--labels", "HQ=a word of very many tokens", ("task.oversized-class", "--target-length 2", "11")),
     ],
 )
-def test_options_that_cannot_work(tmp_path: Path, option: str, value: str, says: str) -> None:
+def test_options_that_cannot_work(tmp_path: Path, option: str, value: str, error: tuple[str, ...]) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(12))
-    assert says in refused(*build_so_quality_line(rows, tmp_path / "out", option, value))
+    refused(*error, command=build_so_quality_line(rows, tmp_path / "out", option, value))
 
 
 @pytest.mark.extra("seeds")
 def test_wrong_encoding_is_named_with_a_likely_one(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "stackoverflow/questions_cp1252.csv"
-    message = refused(*build_so_quality_line(source, tmp_path / "out"))
-    assert "questions_cp1252.csv is not utf-8: byte 0xb4 in line 310." in message
-    assert message.endswith("--encoding cp1252 [file.wrong-encoding]")
+    values = ("questions_cp1252.csv", "utf-8", "0xb4", "310", "--encoding cp1252 ")
+    refused("file.wrong-encoding", *values, command=build_so_quality_line(source, tmp_path / "out"))
 
 
 def test_sources_that_hold_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert "does not exist" in refused(*build_so_quality_line(tmp_path / "none.csv", out)) or "none.csv" in refused(
-        *build_so_quality_line(tmp_path / "none.csv", out)
-    )
+    refused("source.not-found", "none.csv", command=build_so_quality_line(tmp_path / "none.csv", out))
     empty = tmp_path / "empty.csv"
     empty.touch()
-    assert "empty.csv is empty or has no header line" in refused(*build_so_quality_line(empty, out))
+    refused("file.missing-header", "empty.csv", command=build_so_quality_line(empty, out))
     header = tmp_path / "header.csv"
     header.write_text("Id,Title,Body,Y\n")
-    assert "no rows" in refused(*build_so_quality_line(header, out))
+    refused("row.missing", command=build_so_quality_line(header, out))
     bad = write_csv(tmp_path / "bad.csv", [dict(row, Y="?") for row in questions(3)])
-    assert "rejected (unknown label 3: '?' is not one of LQ_CLOSE, LQ_EDIT, HQ" in refused(
-        *build_so_quality_line(bad, out)
-    )
+    reason = "unknown label 3: '?' is not one of LQ_CLOSE, LQ_EDIT, HQ"
+    refused("row.example-missing", reason, command=build_so_quality_line(bad, out))
     fake = tmp_path / "fake.parquet"
     fake.write_bytes(b"no parquet")
-    assert "not a Parquet file" in refused(*t2t(fake, out, *COLUMNS))
+    refused("file.invalid-parquet", "fake.parquet", command=t2t(fake, out, *COLUMNS))
     broken = tmp_path / "broken.csv.gz"
     broken.write_bytes(gzip.compress(b"q,a\n" + b"1,x\n" * 9999)[:-40])
-    assert "broken.csv.gz" in refused(*t2t(broken, out, *COLUMNS))
+    refused("file.damaged", "broken.csv.gz", command=t2t(broken, out, *COLUMNS))
 
 
 def test_tokenizers_that_are_none(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(3))
     model = tmp_path / "spiece.model"
 
-    def with_tokenizer(name: object) -> str:
-        return refused("prepare", "so_quality", "--source", rows, "--tokenizer", name, "--out", tmp_path / "out")
+    def refused_tokenizer(code: str, name: Path) -> None:
+        line = ("prepare", "so_quality", "--source", rows, "--tokenizer", name, "--out", tmp_path / "out")
+        refused(code, name.name, command=line)
 
-    model.write_bytes(b"this is no model")
-    assert with_tokenizer(model).count("a SentencePiece model") == 1
-    model.write_bytes(b"")
-    assert "is not a SentencePiece model" in with_tokenizer(model)
-    model.write_bytes(Path(SAMPLE).read_bytes()[:5000])
-    assert "is not a SentencePiece model" in with_tokenizer(model)
+    for content in (b"this is no model", b"", Path(SAMPLE).read_bytes()[:5000]):
+        model.write_bytes(content)
+        refused_tokenizer("tokenizer.invalid-sentencepiece", model)
     (tmp_path / "folder").mkdir()
-    assert "s no tokenizer" in with_tokenizer(tmp_path / "folder")
-    assert "does not exist" in with_tokenizer(tmp_path / "missing.model")
+    refused_tokenizer("tokenizer.missing-file", tmp_path / "folder")
+    refused_tokenizer("tokenizer.not-found", tmp_path / "missing.model")
 
 
 def test_a_model_without_t5s_special_pieces_is_refused(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(3))
     pieces = [Piece("<unk>", kind=UNKNOWN), Piece("</s>", kind=CONTROL), Piece("a", -1.0)]
     (tmp_path / "some.model").write_bytes(build(pieces, Normalization("identity")))
-    line = [
-        "prepare",
-        "so_quality",
-        "--source",
-        rows,
-        "--tokenizer",
-        tmp_path / "some.model",
-        "--out",
-        tmp_path / "out",
-    ]
-    assert "has no <pad> piece" in refused(*line)
+    model = tmp_path / "some.model"
+    line = ("prepare", "so_quality", "--source", rows, "--tokenizer", model, "--out", tmp_path / "out")
+    refused("tokenizer.missing-token", "some.model", "<pad>", command=line)
 
 
 def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     rows, out = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "out"
     out.mkdir()
     (out / "thesis.tex").write_text("years of work")
-    assert "dataset of t5prep" in refused(*build_so_quality_line(rows, out))
+    refused("output.foreign-file", "thesis.tex", command=build_so_quality_line(rows, out))
     assert (out / "thesis.tex").read_text() == "years of work"
     dataset_folder = tmp_path / "other"
     assert run(*build_so_quality_line(rows, dataset_folder)).exit_code == 0
     original_bytes = (dataset_folder / manifest.NAME).read_bytes()
-    message = refused(*build_so_quality_line(rows, dataset_folder, "--input-length", 64, "--seed", 3))
-    assert "holds another dataset (task so_quality, 30 records), prepared with --input-length 512, --seed 0." in message
-    assert "with --truncation head_tail." in refused(
-        *build_so_quality_line(rows, dataset_folder, "--truncation", "head")
-    )
-    assert "prepared with no --masks." in refused(*build_so_quality_line(rows, dataset_folder, "--masks"))
-    assert "prepared with no --limit." in refused(*build_so_quality_line(rows, dataset_folder, "--limit", 10))
-    assert "prepared with --splits train=0.9,validation=0.1." in refused(
-        *build_so_quality_line(rows, dataset_folder, "--splits", "train=1.0")
-    )
-    assert "prepared with --dedup none." in refused(*build_so_quality_line(rows, dataset_folder, "--dedup", "exact"))
-    assert "prepared with --encoding utf-8." in refused(
-        *build_so_quality_line(rows, dataset_folder, "--encoding", "utf-8-sig")
-    )
+    for options, existing_options in (
+        (("--input-length", 64, "--seed", 3), "--input-length 512, --seed 0."),
+        (("--truncation", "head"), "--truncation head_tail."),
+        (("--masks",), "no --masks."),
+        (("--limit", 10), "no --limit."),
+        (("--splits", "train=1.0"), "--splits train=0.9,validation=0.1."),
+        (("--dedup", "exact"), "--dedup none."),
+        (("--encoding", "utf-8-sig"), "--encoding utf-8."),
+    ):
+        command = build_so_quality_line(rows, dataset_folder, *options)
+        refused("output.different-settings", "so_quality", "30 records", f" {existing_options}", command=command)
     assert (dataset_folder / manifest.NAME).read_bytes() == original_bytes
     assert run(*build_so_quality_line(rows, dataset_folder)).exit_code == 0  # the same one may be prepared again
 
@@ -246,27 +207,23 @@ def test_a_dataset_of_another_version_is_named_as_one(tmp_path: Path) -> None:
     assert run(*build_so_quality_line(rows, out)).exit_code == 0
     facts = json.loads((out / manifest.NAME).read_text())
     for changed, expected in (
-        (
-            {key: value for key, value in facts.items() if key != "features"},
-            "manifest: required field missing",
-        ),
-        ({**facts, "settings": facts["settings"] | {"mood": 1}}, "manifest: extra fields found (mood)"),
-        ({**facts, "schema": 1}, "has schema '1' (t5prep 0.1.0)"),
+        ({key: value for key, value in facts.items() if key != "features"}, ("dataset.invalid-manifest",)),
+        ({**facts, "settings": facts["settings"] | {"mood": 1}}, ("dataset.invalid-manifest", "mood")),
+        ({**facts, "schema": 1}, ("dataset.unsupported-schema", "'1'", "t5prep 0.1.0")),
     ):
         (out / manifest.NAME).write_text(json.dumps(changed))
-        message = refused("verify", str(out))
-        assert expected in message
-        assert "Prepare the dataset again" in message
-        assert "a manifest that cannot be read" in refused(*build_so_quality_line(rows, out))
+        refused(*expected, str(out), command=("verify", out))
+        refused("output.damaged-dataset", str(out), command=build_so_quality_line(rows, out))
     (out / manifest.NAME).write_text("{")
-    assert "a manifest that cannot be read" in refused(*build_so_quality_line(rows, out))
+    refused("output.damaged-dataset", str(out), command=build_so_quality_line(rows, out))
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(3))
     (tmp_path / "file").touch()
-    assert "cannot be written (Not a directory)" in refused(*build_so_quality_line(rows, tmp_path / "file/out"))
-    assert "cannot be written" in refused(*build_so_quality_line(rows, "/proc/t5prep"))
+    out = tmp_path / "file/out"
+    refused("output.unwritable", str(out), "Not a directory", command=build_so_quality_line(rows, out))
+    refused("output.unwritable", "/proc/t5prep", command=build_so_quality_line(rows, Path("/proc/t5prep")))
 
 
 def test_no_space_left_is_one_sentence_and_leaves_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,12 +241,12 @@ def test_no_space_left_is_one_sentence_and_leaves_no_manifest(tmp_path: Path, mo
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
 def test_a_full_device_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space") as caught, open("/dev/full", "wb", buffering=0) as device:
-        device.write(b"x")
-    assert (
-        str(atomic_files.write_error(caught.value, tmp_path))
-        == f"No space is left for {tmp_path}. Free some space, or choose another path with --out."
-    )
+    with raises(OutputError, "output.no-space", str(tmp_path), "--out"):
+        try:
+            with open("/dev/full", "wb", buffering=0) as device:
+                device.write(b"x")
+        except OSError as error:
+            raise atomic_files.write_error(error, tmp_path) from None
 
 
 def test_rows_that_make_no_example_are_said_one_by_one(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Where people get lost: what they did is said, with what to type instead."""
 
+import errno
 import os
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
-from raised import raises
+from raised import assert_error, raises
 from small_corpora import questions, write_csv
 
 from t5prep.cli import main
@@ -32,7 +33,8 @@ def test_a_place_inside_the_source_is_refused(tmp_path: Path) -> None:
     write_csv(folder / "rows.csv", questions(9))
     for out in (folder / "out", folder):
         result = prepare(folder, out)
-        assert (result.exit_code, "[output.inside-source]" in result.stderr) == (1, True)
+        assert result.exit_code == 1
+        assert_error(result.stderr, "output.inside-source", str(out), str(folder))
     assert [path.name for path in folder.iterdir()] == ["rows.csv"]
     assert prepare(folder, tmp_path / "out").exit_code == 0
 
@@ -53,7 +55,7 @@ def test_a_stranger_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Pa
     (folder / "notes").write_text("Do what you like.\n")
     refused = prepare(folder, tmp_path / "out")
     assert refused.exit_code == 1
-    assert "notes" in refused.stderr
+    assert_error(refused.stderr, "file.unknown-format", "notes")
     (glob,) = shlex.split(refused.stderr.partition("--source ")[2].partition(" [")[0])
     assert prepare(glob, tmp_path / "out").exit_code == 0
 
@@ -66,24 +68,25 @@ def test_the_next_command_can_be_typed_as_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"),
+    ("typed", "code", "advice"),
     [
-        (["eval", "runs/one"], "Did you mean: t5prep eval --model runs/one ...?"),
-        (["train", "data/one"], "Did you mean: t5prep train --data data/one --out RUN ...?"),
-        (["train", "data/one", "--out", "runs/one"], "Name it with its option: --data"),
-        (["train", "--epochs", "3", "--out", "runs/one"], "epochs is a setting: --set epochs=3"),
+        (["eval", "runs/one"], "option.missing", "t5prep eval --model runs/one ..."),
+        (["train", "data/one"], "option.missing", "t5prep train --data data/one --out RUN ..."),
+        (["train", "data/one", "--out", "runs/one"], "option.unexpected-argument", "--data"),
+        (["train", "--epochs", "3", "--out", "runs/one"], "option.unknown", "--set epochs=3"),
     ],
 )
-def test_a_value_without_its_option_and_a_setting_as_an_option(typed: list[str], says: str) -> None:
+def test_a_value_without_its_option_and_a_setting_as_an_option(typed: list[str], code: str, advice: str) -> None:
     refused = CliRunner().invoke(main, typed)
-    assert (refused.exit_code, says in refused.stderr, "--replicas" in refused.stderr) == (2, True, False)
+    assert (refused.exit_code, "--replicas" in refused.stderr) == (2, False)
+    assert_error(refused.stderr, code, advice)
 
 
 def test_a_run_is_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "train.json").write_text("{}")
     refused = CliRunner().invoke(main, ["inspect", str(tmp_path)])
     assert refused.exit_code == 1
-    assert f"t5prep report {tmp_path} [dataset.run-folder]" in refused.stderr
+    assert_error(refused.stderr, "dataset.run-folder", f"t5prep report {tmp_path} ")
 
 
 @pytest.mark.parametrize("typed", [["--help"], ["tasks"]])
@@ -94,7 +97,8 @@ def test_a_full_disk_or_a_closed_pipe_behind_stdout_is_at_most_one_sentence(type
         ran = subprocess.run(
             [*COMMAND, *typed], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
-    assert (ran.returncode, ran.stderr) == (1, "Error: No space left on device. [file.inaccessible]\n")
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (1, 1)
+    assert_error(ran.stderr, "file.inaccessible", os.strerror(errno.ENOSPC))
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as closed:
@@ -108,28 +112,24 @@ def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
     words = "prepare so_quality --source sample: --tokenizer sample: --out d --workers 1"
     shell = f"cd {shlex.quote(str(tmp_path))} && mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(COMMAND)} {words}"
     ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
-        1,
-        "Error: The current folder was deleted. Change to another one: cd [terminal.deleted-folder]",
-    )
+    assert ran.returncode == 1
+    assert_error(ran.stderr.splitlines()[-1], "terminal.deleted-folder", ": cd ")
 
 
 def test_a_python_that_reads_no_utf_8_is_told_the_way_out(tmp_path: Path) -> None:
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     ran = subprocess.run([*COMMAND, "tasks"], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert (
-        ran.stderr
-        == "Error: This Python reads file names as ascii, not as UTF-8. Set the encoding: export PYTHONUTF8=1 "
-        "[install.non-utf8-locale]\n"
-    )
+    assert len(ran.stderr.splitlines()) == 1
+    assert_error(ran.stderr, "install.non-utf8-locale", "ascii", "export PYTHONUTF8=1 ")
 
 
 def test_a_limit_of_file_sizes_is_named(tmp_path: Path) -> None:
     words = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--workers", "1"]
     shell = f"ulimit -f 100; exec {shlex.join([*COMMAND, *words, '--out', str(tmp_path / 'd')])}"
     ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert (ran.returncode, "ulimit -f unlimited" in ran.stderr) == (1, True)
+    assert ran.returncode == 1
+    assert_error(ran.stderr, "output.file-size-limit", "ulimit -f unlimited ")
 
 
 def test_a_nul_in_a_name_is_refused(tmp_path: Path) -> None:
@@ -163,9 +163,8 @@ def test_a_hub_that_does_not_answer_is_not_answered_by_its_own_name(monkeypatch:
         "snapshot_download",
         lambda *_, **__: (_ for _ in ()).throw(OSError("no")),
     )
-    with pytest.raises(T5prepError) as refused:
+    with raises(T5prepError, "hub.unavailable", "google-t5/t5-base", "spiece.model"):
         loading.load("google-t5/t5-base")
-    assert str(refused.value).endswith("or pass a spiece.model file of this machine.")
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ def test_no_manifest_where_rows_are_missing(tmp_path: Path, monkeypatch: pytest.
 def test_what_does_not_add_up_is_refused() -> None:
     good = {"a": Rows(read=5, examples=2, rejected=1, duplicates=1, blank=1)}
     rejected_rows.check(good, examples=2, rejected=2)
-    for examples, left_out in ((1, 2), (2, 3)):
-        with raises(BalanceError, "pipeline.row-count-mismatch", "2"):
+    for examples, left_out, *counts in ((1, 2, "2 ", " 1."), (2, 3, "2 ", " 3.")):
+        with raises(BalanceError, "pipeline.row-count-mismatch", *counts):
             rejected_rows.check(good, examples=examples, rejected=left_out)
     for wrong in (Rows(6, 2, 1, 1, 1), Rows(5, 6, -1, 0, 0)):
         with raises(BalanceError, "pipeline.row-count-mismatch", "5", "a"):

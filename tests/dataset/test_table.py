@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import sentencepiece
 from click.testing import CliRunner
-from raised import raises
+from raised import raises, refused
 from small_corpora import by_id, prepared, questions, records, rejected, write_csv
 
 import t5prep
@@ -168,14 +168,17 @@ def test_a_record_of_joined_texts_comes_from_the_row_of_its_first_token(tmp_path
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    ("spoil", "error"),
     [
-        *({"widths": widths} for widths in ([1, 4, 1], [1, 4, 1, 9], [4, 4, 4, 4], [0, 0, 0, 0])),
-        {"records": {"train": 1}},
-        {"records": {"train": -1, "validation": 41}},
+        *(
+            ({"widths": widths}, ("dataset.altered", "shards.origins"))
+            for widths in ([1, 4, 1], [1, 4, 1, 9], [4, 4, 4, 4], [0, 0, 0, 0])
+        ),
+        ({"records": {"train": 1}}, ("dataset.altered", "shards.origins")),
+        ({"records": {"train": -1, "validation": 41}}, ("dataset.invalid-manifest", "origins.records")),
     ],
 )
-def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Path) -> None:
+def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], error: tuple[str, ...], tmp_path: Path) -> None:
     dataset_manifest = prepared(
         write_csv(tmp_path / "a.csv", questions(40)), tmp_path / "d", tokenizer="sample:", input_length=64
     )
@@ -185,7 +188,7 @@ def test_origins_that_cannot_be_are_refused(spoil: dict[str, Any], tmp_path: Pat
     ).sealed()
     (tmp_path / "d" / manifest.NAME).write_text(dataset_manifest.dumps())
     for read in (verify.verify, lambda data: t5prep.table(data).read_all()):
-        with pytest.raises(DatasetError, match=r"shards\.origins does not have|expected int @ \$\.origins\.records"):
+        with raises(DatasetError, *error):
             read(tmp_path / "d")
 
 
@@ -414,13 +417,6 @@ def run(*arguments: object) -> str:
     return result.stdout
 
 
-def refused(*arguments: object) -> str:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exit_code == 1, result.output
-    (line,) = result.stderr.splitlines()
-    return line
-
-
 def test_three_formats_have_the_same_rows(data: Path, tmp_path: Path) -> None:
     expected_rows = expected(data, PLACES)
     for end in ("parquet", "csv", "jsonl"):
@@ -440,7 +436,8 @@ def test_rejected_rows_have_their_reasons_and_the_texts_they_had(data: Path, tmp
     values = {"Id": "1003", "Title": "", "Body": "", "Y": "LQ_CLOSE"}
     assert row == {**line, "input": row["input"], "target": None}
     assert json.loads(row["input"]) == values
-    assert "predictions" in refused("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
+    command = ("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
+    refused("option.conflict", "--split", command=command)
 
 
 def test_a_table_removes_what_a_killed_one_left(data: Path, tmp_path: Path) -> None:
@@ -463,7 +460,7 @@ def test_the_source_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link.csv").hardlink_to(source)
     prepared(f"{tmp_path}/ro*.csv", tmp_path / "of_pattern", tokenizer="sample:")
     for dataset_manifest, out in (("d", source), ("d", tmp_path / "link.csv"), ("of_pattern", source)):
-        assert "source" in refused("table", tmp_path / dataset_manifest, out)
+        refused("output.source-overwrite", str(out), command=("table", tmp_path / dataset_manifest, out))
     assert source.read_bytes() == original_bytes
     for _ in range(2):  # a table of its own is replaced
         run("table", tmp_path / "d", tmp_path / "t.csv")
@@ -479,23 +476,21 @@ def test_no_room_for_the_texts_of_rejected_rows_is_said(data: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    "line",
     [
-        ('{"file": "a.csv", "row": 1, "id": "e1"}', ("dataset.damaged",)),
-        ('{"file": "a.csv", "row": 1e400, "id": "e1", "reason": "x"}', ("dataset.damaged", "cannot be read")),
-        ('{"file": "a.csv", "row": 99999999999999999999, "id": "e1", "reason": "x"}', ("dataset.damaged", "too large")),
-        ('{"file": {"a": 1}, "row": 1, "id": "e1", "reason": "x"}', ("dataset.damaged", "cannot be read")),
-        ("null", ("dataset.damaged", "cannot be read")),
-        ("[]", ("dataset.damaged", "cannot be read")),
+        '{"file": "a.csv", "row": 1, "id": "e1"}',
+        '{"file": "a.csv", "row": 1e400, "id": "e1", "reason": "x"}',
+        '{"file": "a.csv", "row": 99999999999999999999, "id": "e1", "reason": "x"}',
+        '{"file": {"a": 1}, "row": 1, "id": "e1", "reason": "x"}',
+        "null",
+        "[]",
     ],
 )
-def test_a_rejected_row_without_a_reason_is_damage(
-    data: Path, tmp_path: Path, line: str, says: tuple[str, ...]
-) -> None:
+def test_a_rejected_row_without_a_reason_is_damage(data: Path, tmp_path: Path, line: str) -> None:
     shutil.copytree(data, tmp_path / "d")
     (path,) = (tmp_path / "d").glob("rejected.jsonl*")
     path.write_text(f"{line}\n")
-    with raises(DatasetError, *says):
+    with raises(DatasetError, "dataset.damaged", path.name):
         record_table.rejected(Dataset(tmp_path / "d")).read_all()
 
 
@@ -572,8 +567,9 @@ def test_predictions_are_joined_by_id(data: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
-    assert ".parquet, .csv, .jsonl" in refused("table", data, tmp_path / "t.txt")
-    assert 'Did you mean "train"' in refused("table", data, tmp_path / "t.csv", "--split", "trian")
+    refused("output.unknown-format", "t.txt", ".parquet, .csv, .jsonl", command=("table", data, tmp_path / "t.txt"))
+    command = ("table", data, tmp_path / "t.csv")
+    refused("split.unknown", '"trian"', '"train"', command=(*command, "--split", "trian"))
     shard = data / next(iter(manifest.load(data).splits.values())).shards[0].name
     original_bytes = shard.read_bytes()
     try:
@@ -581,7 +577,7 @@ def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
             shard.write_bytes(broken)
             with raises(DatasetError, "dataset.damaged"):
                 t5prep.table(data).read_all()
-        assert "t5prep verify" in refused("table", data, tmp_path / "t.csv")
+        refused("dataset.damaged", f"t5prep verify {data} ", command=command)
         assert not (tmp_path / "t.csv").exists()
     finally:
         shard.write_bytes(original_bytes)

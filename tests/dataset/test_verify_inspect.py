@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import records_in_python
 from click.testing import CliRunner
+from raised import assert_error, refused
 from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
@@ -38,13 +39,6 @@ def dataset_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(dataset_folder: Path, tmp_path: Path) -> Path:
     """A copy of a dataset, which a test may damage."""
     return shutil.copytree(dataset_folder, tmp_path / "out")
-
-
-def refused(*args: object) -> str:
-    result = CliRunner().invoke(main, [str(arg) for arg in args])
-    assert result.exit_code == 1, result.output
-    (line,) = result.stderr.splitlines()
-    return line
 
 
 def test_a_whole_dataset_is_verified(data: Path) -> None:
@@ -73,7 +67,8 @@ def test_what_a_manifest_says_falsely_of_files_beside_it_is_found(data: Path) ->
     assert dataset_manifest.lengths
     for name, side_file in (("index", dataset_manifest.index), ("lengths", dataset_manifest.lengths)):
         resealed(data, **{name: dataclasses.replace(side_file, bytes=side_file.bytes + 1)})
-        assert f"bytes, but the manifest says {side_file.bytes + 1:,}" in refused("verify", data)
+        sizes = (f"{side_file.bytes:,} bytes", f"{side_file.bytes + 1:,}")
+        refused("dataset.altered", side_file.name, *sizes, command=("verify", data))
         resealed(data, **{name: side_file})
     verify(data)
 
@@ -84,37 +79,31 @@ def test_false_features_are_found(data: Path) -> None:
     longer = dataclasses.replace(dataset_manifest.settings, input_length=length + 1)
     masked = dataclasses.replace(dataset_manifest.settings, masks=True)
     of_masked = manifest.record_features(masked, references=False)
-    for changes, says in (
-        (
-            {"features": dataset_manifest.features | {"input_ids": manifest.Feature("int64", [length + 1])}},
-            "features",
-        ),
-        (
-            {"features": dataset_manifest.features | {"mask": manifest.Feature("int64", [length])}},
-            "features",
-        ),
-        (
-            {"features": manifest.record_features(longer, references=False), "settings": longer},
-            "feature input_ids",
-        ),
-        ({"settings": masked}, "features"),
-        ({"settings": masked, "features": of_masked}, "feature attention_mask"),
+    of_longer = manifest.record_features(longer, references=False)
+    other_length = dataset_manifest.features | {"input_ids": manifest.Feature("int64", [length + 1])}
+    another = dataset_manifest.features | {"mask": manifest.Feature("int64", [length])}
+    for changes, *error in (
+        ({"features": other_length}, "dataset.invalid-manifest", "features"),
+        ({"features": another}, "dataset.invalid-manifest", "features"),
+        ({"settings": longer, "features": of_longer}, "dataset.altered", " input_ids "),
+        ({"settings": masked}, "dataset.invalid-manifest", "features"),
+        ({"settings": masked, "features": of_masked}, "dataset.altered", " attention_mask "),
     ):
         (data / manifest.NAME).write_text(dataclasses.replace(dataset_manifest, **changes).sealed().dumps())
-        assert says in refused("verify", data)
+        refused(*error, command=("verify", data))
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "is_token"),
     [
-        ("input_ids", 70_000, "id 70,000 in input_ids,"),
-        ("input_ids", -1, "id -1 in input_ids"),
-        ("labels", 8192, "id 8,192 in labels"),
-        ("labels", -101, "id -101 in labels"),
-        ("labels", 8191, ""),
+        ("input_ids", 70_000, False),
+        ("input_ids", -1, False),
+        ("labels", 8192, False),
+        ("labels", -101, False),
+        ("labels", 8191, True),
     ],
 )
-def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, says: str) -> None:
+def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, is_token: bool) -> None:
     """Of any record: whoever writes a manifest may write the checksums of what he likes."""
     dataset_manifest = manifest.load(data)
     shard = dataset_manifest.splits["train"].shards[-1]
@@ -137,57 +126,58 @@ def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, say
     resealed(
         data, splits=splits, index=dataclasses.replace(dataset_manifest.index, sha256=hashlib.sha256(index).hexdigest())
     )
-    if says:
-        assert says in refused("verify", data)
-    else:
+    if is_token:
         verify(data)
+    else:
+        refused("dataset.altered", shard.name, f" {value:,} ", name, command=("verify", data))
 
 
 @pytest.mark.parametrize("name", [manifest.NAME, "train.tfrecord-00001-of-00002", "shards.index", "rejected.jsonl"])
 def test_what_is_no_file_neither_hangs_nor_has_no_end(data: Path, name: str) -> None:
     (data / name).unlink()
     os.mkfifo(data / name)
-    assert "it is a pipe or a device" in refused("verify", data)
+    refused("dataset.unreadable", name, command=("verify", data))
     (data / name).unlink()
     (data / name).symlink_to("/dev/zero")
-    assert "it is a pipe or a device" in refused("verify", data)
+    refused("dataset.unreadable", name, command=("verify", data))
 
 
 def test_a_page_replaces_no_file_of_a_dataset(data: Path) -> None:
     for name in (manifest.NAME, "train.tfrecord-00001-of-00002"):
-        assert "replace" in refused("report", data, "--out", data / name)
+        refused("output.foreign-file", name, "--out", command=("report", data, "--out", data / name))
     verify(data)
     for name in ("page.html", "page"):  # but an older page is replaced
         for _ in range(2):
             assert CliRunner().invoke(main, ["report", str(data), "--out", str(data.parent / name)]).exit_code == 0
     (data.parent / "train.json").write_text("{}")
-    assert "replace" in refused("report", data, "--out", data.parent / "train.json")
+    command = ("report", data, "--out", data.parent / "train.json")
+    refused("output.foreign-file", "train.json", "--out", command=command)
 
 
 def test_anything_altered_is_found(data: Path) -> None:
     shard = data / "train.tfrecord-00001-of-00002"
     original_bytes = shard.read_bytes()
     shard.write_bytes(original_bytes[:-1])
-    assert "the manifest says" in refused("verify", data)
+    command = ("verify", data)
+    refused("dataset.altered", shard.name, f"{len(original_bytes) - 1:,} bytes", command=command)
     shard.write_bytes(original_bytes[:-1] + b"\0")
-    assert "has SHA-256" in refused("verify", data)
+    refused("dataset.altered", shard.name, "SHA-256", command=command)
     shard.unlink()
-    assert "cannot be read" in refused("verify", data)
+    refused("dataset.unreadable", shard.name, command=command)
     shard.write_bytes(original_bytes)
     (data / "train.tfrecord-00002-of-00003").write_bytes(original_bytes)
-    assert "manifest" in refused("verify", data)
+    refused("dataset.stray-shard", "train.tfrecord-00002-of-00003", command=command)
     (data / "train.tfrecord-00002-of-00003").unlink()
     text = (data / manifest.NAME).read_text()
     (data / manifest.NAME).write_text(text.replace('"seed": 0', '"seed": 1'))
-    assert "was altered" in refused("verify", data)
+    refused("dataset.altered", manifest.NAME, command=command)
     (data / manifest.NAME).write_text(text.replace('"schema": 2', '"schema": 3'))
-    assert "has schema '3' (t5prep 0.1.0)" in refused("verify", data)
+    refused("dataset.unsupported-schema", "'3'", "t5prep 0.1.0", command=command)
     for broken in ("{", "[]", "7", '{"task": "mine"}', ""):
         (data / manifest.NAME).write_text(broken)
-        message = refused("verify", data)
-        assert "is not a t5prep manifest (it " in message, broken
+        refused("dataset.invalid-manifest", manifest.NAME, command=command)
     (data / manifest.NAME).unlink()
-    assert "[dataset.missing-manifest]" in refused("verify", data)
+    refused("dataset.missing-manifest", str(data), command=command)
 
 
 def test_inspect_shows_text_ids_and_mask(data: Path) -> None:
@@ -197,7 +187,7 @@ def test_inspect_shows_text_ids_and_mask(data: Path) -> None:
     assert all(len(line) <= 72 for line in result.output.splitlines())
     assert "quality: Title" in result.output
     assert "<pad> × " in result.output
-    assert 'has no split "trian". Did you mean "train"?' in refused("inspect", data, "--split", "trian")
+    refused("split.unknown", '"trian"', '"train"', command=("inspect", data, "--split", "trian"))
 
 
 def test_inspect_of_records_that_are_none(data: Path) -> None:
@@ -205,10 +195,9 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
     chooser = random.Random(5)
     shard = data / "train.tfrecord-00000-of-00002"
     (original_record, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
-    message, refusals = f"Record 0 of the split train in {data} was not written by t5prep", set()
-    expected = {(message, "ValueError"), (message, "KeyError"), (message, "UnicodeDecodeError")}
+    expected, causes = {"ValueError", "KeyError", "UnicodeDecodeError"}, set()
     for case in range(400):
-        if case > 60 and expected <= refusals:
+        if case > 60 and expected <= causes:
             break
         record = bytearray(original_record)
         for _ in range(chooser.choice([1, 1, 2, 4])):
@@ -219,9 +208,9 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
         try:
             list(inspect_records.records(Dataset(data), split="train", count=1))
         except DatasetError as error:
-            refusals.add((str(error).partition(" (")[0], type(error.__cause__).__name__))
-    assert expected <= refusals
-    assert {words for words, _ in refusals} == {message}
+            assert_error(f"{error} [{error.code}]", "dataset.damaged", " 0 ", " train ", str(data))
+            causes.add(type(error.__cause__).__name__)
+    assert expected <= causes
 
 
 def test_nothing_is_wider_than_the_terminal(tmp_path: Path) -> None:
@@ -268,5 +257,5 @@ def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them()
 
 @pytest.mark.extra("seeds")
 def test_another_tokenizer_is_refused(data: Path, shared_data: Path) -> None:
-    tokenizer_path = shared_data / "t5_tokenizer/spiece.model"
-    assert "[tokenizer.dataset-mismatch]" in refused("inspect", data, "--tokenizer", tokenizer_path)
+    command = ("inspect", data, "--tokenizer", shared_data / "t5_tokenizer/spiece.model")
+    refused("tokenizer.dataset-mismatch", "spiece.model", command=command)

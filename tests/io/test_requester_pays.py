@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises
 
 from t5prep.cli import main
 from t5prep.errors import OutputError, T5prepError
@@ -63,7 +63,7 @@ def payer(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_without_a_project_the_sentence_says_how_to_name_one(payer: str) -> None:
-    with raises(T5prepError, "bucket.missing-billing-project", str(gcs.PAYER)):
+    with raises(T5prepError, "bucket.missing-billing-project", payer, gcs.PAYER):
         resolve(payer)
 
 
@@ -76,7 +76,7 @@ def test_the_project_pays_for_listing_and_reading(payer: str, monkeypatch: pytes
 
 def test_a_run_is_not_written_past_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9023")
-    with raises(OutputError, "bucket.unsupported-emulator"):
+    with raises(OutputError, "bucket.unsupported-emulator", "gs://bucket/runs/a", "http://127.0.0.1:9023"):
         gcs.check_tensorflow_reaches("gs://bucket/runs/a")
     gcs.check_tensorflow_reaches("runs/a")
     addresses = {"127.0.0.1": {"127.0.0.1"}, "storage.googleapis.com": {"127.0.0.1"}}
@@ -107,4 +107,4 @@ def test_a_run_in_a_bucket_is_not_sought_past_an_emulator(
     Path("rows.txt").write_text("a row\n")
     result = CliRunner().invoke(main, command.split())
     assert result.exit_code == 1
-    assert "gs://bucket/runs/a" in result.output
+    assert_error(result.stderr, "bucket.unsupported-emulator", "gs://bucket/runs/a", "http://127.0.0.1:9")

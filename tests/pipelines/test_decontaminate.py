@@ -69,7 +69,7 @@ def test_the_training_rows_of_an_earlier_dataset_are_left_out_of_the_next(
     manifest = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(f"{last}#train",), **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
     assert list(manifest.evaluation_sets) == [f"{last}#train"]
-    with raises(UsageError, "split.unknown", "train"):
+    with raises(UsageError, "split.unknown", f"{last}#validation", "train"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(f"{last}#validation",), **CHOICES)
 
 
@@ -157,7 +157,7 @@ def test_of_a_raw_set_in_splits_the_rows_for_evaluation_are_compared(
     assert f"--decontaminate {folder}: Reading only test, not train" in capsys.readouterr().err
     assert manifest.rejected == {"leak": 1}
     (folder / "none.jsonl").write_text('{"n": 1}\n')
-    with raises(SourceError, "row.text-missing"):
+    with raises(SourceError, "row.text-missing", f"--decontaminate {folder}/none.jsonl"):
         prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(str(folder / "none.jsonl"),), **CHOICES)
 
 

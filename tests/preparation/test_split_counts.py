@@ -163,14 +163,22 @@ def test_training_rows_become_validation_where_a_corpus_has_none(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    "text", ["validation=0", "validation=1.5", "validation=-3", "validation=inf", "a=5,b=0.5", "a=7,a=8"]
+    ("text", "code"),
+    [
+        ("validation=0", "option.malformed"),
+        ("validation=1.5", "option.malformed"),
+        ("validation=-3", "option.malformed"),
+        ("validation=inf", "option.malformed"),
+        ("a=5,b=0.5", "split.invalid-shares"),
+        ("a=7,a=8", "split.invalid-shares"),
+    ],
 )
-def test_what_is_no_split_is_a_sentence(text: str) -> None:
-    with pytest.raises(UsageError, match="Write"):
+def test_what_is_no_split_is_a_sentence(text: str, code: str) -> None:
+    with raises(UsageError, code, f'--splits "{text}"'):
         parse_splits(text)
 
 
 @pytest.mark.parametrize("text", ["", "x", "0", "1", "2.5", "-1", "nan"])
 def test_what_cannot_be_held_out_is_a_sentence(text: str) -> None:
-    with raises(UsageError, "option.out-of-range" if text == "1" else "option.malformed"):
+    with raises(UsageError, "option.out-of-range" if text == "1" else "option.malformed", f'--held-out "{text}"'):
         parse_held_out(text)

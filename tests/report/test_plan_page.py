@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises
 
 from t5prep import cli
 from t5prep.errors import OutputError
@@ -95,7 +95,7 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (tmp_path / "one.html").read_text().count("<h2>") == 3
     result = CliRunner().invoke(cli.main, [*arguments, "--lengths", "--data", "x"], catch_exceptions=False)
     assert result.exit_code == 1
-    assert "--html shows a" in result.stderr
+    assert_error(result.stderr, "option.conflict", "--html", "--lengths")
 
 
 def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, m
     (tmp_path / "notes.txt").write_text("mine")
     result = CliRunner().invoke(cli.main, ["plan", "--model", "t5-base", "--html", str(tmp_path / "notes.txt")])
     assert result.exit_code == 1
-    assert "another" in result.stderr
+    assert_error(result.stderr, "output.foreign-file", str(tmp_path / "notes.txt"))
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
