@@ -622,6 +622,7 @@ CODES = {
     "source.invalid-glob": ("Glob pattern is malformed.", "Correct the glob pattern."),
     "source.invalid-name": ("Source file name is not UTF-8.", "Rename the file."),
     "source.invalid-response": ("Host sends an invalid or oversized response.", "Check for a proxy or a sign-in page."),
+    "source.invalid-token": ("Token has a character that no token has.", "Copy the token again."),
     "source.missing-pair": ("File of a line pair has no counterpart.", "Name the folder, or both files by a glob."),
     "source.mixed-stdin": (
         "Standard input is named beside other sources.",

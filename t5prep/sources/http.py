@@ -173,6 +173,12 @@ def get(
     retries = retries or Retries(display_name)
     # "identity": a compressed answer could not be resumed, or compared with its checksum.
     request_headers = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
+    authorization = next((value for name, value in request_headers.items() if name.lower() == "authorization"), "")
+    if not authorization.isascii() or not authorization.isprintable():
+        raise SourceError(
+            f"The token for the host of {display_name} has characters that no token has. Copy it again.",
+            code="source.invalid-token",
+        )
     while True:
         try:
             with connection_errors(), contextlib.nullcontext(session) if session else Session() as opened:

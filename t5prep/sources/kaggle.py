@@ -111,7 +111,7 @@ def _authorization() -> dict[str, str]:
         return {}
     user_key = f"{credentials.username}:{credentials.key}"
     basic = f"Basic {base64.b64encode(user_key.encode()).decode()}"
-    return {"Authorization": f"Bearer {credentials.api_key}" if credentials.api_key else basic}
+    return {"Authorization": f"Bearer {credentials.api_key.strip()}" if credentials.api_key else basic}
 
 
 def _invalid() -> SourceError:

@@ -192,7 +192,7 @@ def _fetch(location: SourceLocation, entry: _Entry, *, progress: bool | None) ->
 
 def _token() -> dict[str, str]:
     """Return the header with the user's token, {} without one."""
-    token = os.environ.get("ZENODO_TOKEN", "")
+    token = os.environ.get("ZENODO_TOKEN", "").strip()
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 

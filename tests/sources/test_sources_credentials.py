@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from raised import raises
 from servers.http import Answer, Fault
 from servers.internet import Internet
 
@@ -61,6 +62,20 @@ def all_logs() -> Iterator[list[str]]:
         root.setLevel(level)
         for logger, was, propagated in previous_settings:
             logger.level, logger.propagate = was, propagated
+
+
+@pytest.mark.parametrize("variable", ["KAGGLE_API_TOKEN", "ZENODO_TOKEN"])
+def test_a_token_that_was_copied_badly_is_a_sentence(
+    everything: list[str], variable: str, monkeypatch: pytest.MonkeyPatch
+):
+    source = next(source for source in everything if source.startswith(variable.partition("_")[0].lower()))
+    monkeypatch.setenv(variable, f"{PLANTED[variable]}\r\n")
+    assert resolve(source).files
+    for token in ("planted0\nx: y", "planted0\u2026", "\u201cplanted0\u201d"):
+        monkeypatch.setenv(variable, token)
+        with raises(SourceError, "source.invalid-token", source) as error:
+            resolve(source)
+        assert "planted0" not in "".join(traceback.format_exception(error.value))
 
 
 def test_planted_credentials_are_nowhere(
