@@ -16,10 +16,9 @@ TRITON = "import triton._C.libtriton"
     "lines",
     [
         ("import t5prep", "t5prep.evaluate", T5),
-        ("import tensorflow", "import t5prep.training", TRITON),
         (TRITON, "import t5prep", "t5prep.evaluate"),
     ],
-    ids=("t5prep first", "tensorflow first", "triton first"),
+    ids=("t5prep first", "triton first"),
 )
 def test_a_t5_of_transformers_can_be_imported_beside_tensorflow(lines: tuple[str, ...]) -> None:
     """Triton's LLVM, loaded after TensorFlow's, ended the process with "inconsistency in registered CommandLine options"."""

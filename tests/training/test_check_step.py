@@ -19,13 +19,10 @@ def _checked(data: str, shape: str, out: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["--replicas=4"], ["--replicas=2", "--set=shard=2", "--set=optimizer=adamw"]])
-def test_devices_that_compute_the_same_differ_by_rounding(
-    data: str, shape: str, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_devices_that_compute_the_same_differ_by_rounding(data: str, shape: str, tmp_path: Path) -> None:
     """`--check-step` finds nothing where nothing is wrong."""
     out = tmp_path / "run"
-    result = _checked(data, shape, out, "--json", *arguments)
+    result = _checked(data, shape, out, "--json", "--replicas=2", "--set=shard=2", "--set=optimizer=adamw")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert report["finite"]
