@@ -193,7 +193,7 @@ def test_inspect_shows_text_ids_and_mask(data: Path) -> None:
 def test_inspect_of_records_that_are_none(data: Path) -> None:
     """Records with right checksums whose content somebody changed: shown, or one sentence."""
     chooser = random.Random(5)
-    shard = data / "train.tfrecord-00000-of-00002"
+    shard, dataset = data / "train.tfrecord-00000-of-00002", Dataset(data)
     (original_record, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
     expected, causes = {"ValueError", "KeyError", "UnicodeDecodeError"}, set()
     for case in range(400):
@@ -206,7 +206,7 @@ def test_inspect_of_records_that_are_none(data: Path) -> None:
             records_in_python.frame(bytes(record[: chooser.choice([len(record), chooser.randrange(len(record))])]))
         )
         try:
-            list(inspect_records.records(Dataset(data), split="train", count=1))
+            list(inspect_records.records(dataset, split="train", count=1))
         except DatasetError as error:
             assert_error(f"{error} [{error.code}]", "dataset.damaged", " 0 ", " train ", str(data))
             causes.add(type(error.__cause__).__name__)
