@@ -21,7 +21,7 @@ from t5prep.training.model.lora import trained_layouts
 from t5prep.training.model.weights import load_config, random_weights, save_weights
 from t5prep.training.publish.export import export_hf, export_saved_model
 from t5prep.training.settings.train_config import TrainConfig
-from t5prep.training.step.step import shape_of
+from t5prep.training.step.step import shape_of as trained_shape
 from tests import encoders, two_classes
 from tests.small_corpora import prepared
 from tests.two_classes import BAD, GOOD, SETTINGS
@@ -101,7 +101,7 @@ def test_what_is_exported_trains_on(run: Path) -> None:
 
 
 def test_adapters_of_the_encoder_alone_are_trained_with_a_head() -> None:
-    shape = shape_of(TrainConfig(lora=2), dataclasses.replace(SHAPE, classes=("negative", "positive")))
+    shape = trained_shape(TrainConfig(lora=2), dataclasses.replace(SHAPE, classes=("negative", "positive")))
     kinds = {(name.partition(".")[0], "lora" in name) for name in trained_layouts(shape)}
     assert kinds == {("encoder", True), ("head", False)}
 
