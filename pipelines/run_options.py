@@ -23,7 +23,7 @@ class RunOptions(Options):
     workers: int | None = option(None, "number of processes [default: one for each core]", minimum=0, section="Engine")
     memory: int = option(
         parse_memory(DEFAULT),
-        "memory limit of all processes together",
+        "with --runner local: memory limit of all processes together",
         parse=parse_memory,
         default_text=DEFAULT,
         only_with={"runner": ("local",)},
@@ -37,7 +37,7 @@ class RunOptions(Options):
     )
     price: str | None = option(
         None,
-        "prices for the cost estimate: VCPU_HOUR[+GB_SHUFFLED], for example 0.07+0.011",
+        "with another --runner: prices for the cost estimate, VCPU_HOUR[+GB_SHUFFLED], for example 0.07+0.011",
         only_with={"runner": tuple(name for name in RUNNERS if name != "local")},
         section="Engine",
     )

@@ -104,7 +104,11 @@ def _declared(field: "dataclasses.Field[object]", default: object) -> dict[str, 
     default_value = rules["shown"] or default
     if default_value is not None:
         attributes["default"] = default_value
-    return {"help": sentence(field), "show_default": _has_default(**attributes), **attributes}
+    return {
+        "help": sentence(field),
+        "show_default": "[default: " not in rules["help"] and _has_default(**attributes),
+        **attributes,
+    }
 
 
 def _has_default(*, default: object = None, is_flag: bool = False, **_: object) -> bool:

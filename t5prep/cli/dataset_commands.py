@@ -76,7 +76,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
         title = f"── {record.id} ".ljust(width, "─")  # may be long: a packed record has the ids of all of its examples
         click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
         for side, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
-            click.echo(_output.colour(f"{side}  {len(ids)} places", fg="cyan"))
+            click.echo(_output.colour(f"{side}  {len(ids)} tokens", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(wrapped(line))
             if side == "target" and not target.has_tokens:
@@ -166,7 +166,7 @@ def table_command(
 def report_command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
     """Write an HTML report on DATA, a dataset or a run.
 
-    A dataset's page has lengths, cuts, labels and padding. A run's page has curves and answers. It needs no network.
+    A dataset's page has lengths, cuts, labels and padding. A run's page has curves and answers. Pages need no network.
 
     \b
     Example:

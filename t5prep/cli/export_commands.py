@@ -18,7 +18,7 @@ from t5prep.options.models import ExportOptions
 @_options.options(ExportOptions)
 @_output.as_json
 def export_command(model: str, out: str, as_json: bool, **option_values: object) -> None:
-    """Export the best checkpoint of a run.
+    """Export a checkpoint of a run: the best, by default.
 
     The output is a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
 
@@ -65,7 +65,7 @@ def push_command(
 
     Log in first: `hf auth login`. A dataset is uploaded with a table of its texts, which the Hub's viewer shows.
 
-    This opens no device, so a run can be pushed while its training uses the TPU.
+    Uploading uses no device, so a run can be uploaded while its training uses the TPU.
 
     \b
     Example:

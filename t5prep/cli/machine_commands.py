@@ -57,8 +57,8 @@ def cache_command() -> None:
 
     The cache holds tokenized blocks, downloads and compiled programs.
 
-    T5PREP_CACHE is the folder of the cache. T5PREP_CACHE_LIMIT (for example 50GB) is the limit of tokenized blocks:
-    blocks that were unused for longest are removed first.
+    T5PREP_CACHE is the folder of the cache. T5PREP_CACHE_LIMIT, for example 50GB, limits the tokenized blocks: the
+    least recently used ones are removed first.
 
     \b
     Example:
@@ -93,7 +93,9 @@ def show(as_json: bool) -> None:
 @cache_command.command("clear")
 @click.argument("kinds", nargs=-1, required=True)
 def clear(kinds: tuple[str, ...]) -> None:
-    """Remove all of KINDS (tokenized, sources, plan, tables, programs, answers).
+    """Remove the cached files of KINDS.
+
+    KINDS are tokenized, sources, plan, tables, programs or answers.
 
     \b
     Example:
@@ -115,7 +117,8 @@ def completion_command(shell: str) -> None:
 
     \b
     Example:
-      eval "$(t5prep completion bash)"          # in ~/.bashrc; zsh alike, in ~/.zshrc
+      eval "$(t5prep completion bash)"          # in ~/.bashrc
+      eval "$(t5prep completion zsh)"           # in ~/.zshrc
       t5prep completion fish > ~/.config/fish/completions/t5prep.fish
     """
     from t5prep.cli import main

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **option_values: Any) -> None:
     """Check whether a training run fits a TPU.
 
-    Google's TPU compiler compiles the training step on this machine, which needs no TPU. It plans the memory of all
-    layers. The time of a T5 is extrapolated from a few layers of each kind. A plan takes minutes and is cached. Times are
-    estimates of the compiler for comparison, not measurements.
+    Google's TPU compiler compiles the training step on this machine, which needs no TPU. The compiler plans the
+    memory of all layers. The time of a T5 is extrapolated from a few layers of each kind. A plan takes minutes, and is
+    cached. Times are estimates of the compiler for comparison, not measurements.
 
     \b
     Example:

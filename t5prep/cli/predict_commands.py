@@ -142,7 +142,8 @@ class _MetricOption(click.Option):
         from t5prep.tasks.task import METRICS, OF_TOKENS
 
         record = super().get_help_record(ctx)
-        return record and (record[0], f"{record[1]} [{', '.join(sorted(set(METRICS) - set(OF_TOKENS)))}]")
+        names = ", ".join(sorted(set(METRICS) - set(OF_TOKENS)))
+        return record and (record[0], record[1].replace(" [default", f": {names} [default"))
 
 
 @click.command("eval")

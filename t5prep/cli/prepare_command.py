@@ -284,7 +284,7 @@ def prepare_command() -> None:
 
 
 SOURCES = (
-    "What to read; may be given several times: sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, "
+    "Source; repeat for several: sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, "
     "hf:owner/name, - (standard input)"
 )
 
@@ -340,7 +340,7 @@ def of_task(task: Task) -> list[click.Parameter]:
         ),
     ]
     options.sort(key=lambda option: SECTIONS.index(option.section))
-    return [*options, click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED)]
+    return [*options, click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]")]
 
 
 def _source_default(task: Task) -> dict[str, Any]:

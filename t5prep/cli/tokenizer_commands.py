@@ -78,7 +78,7 @@ def tokenizer_command() -> None:
     show_default=True,
     help="SentencePiece normalization rule.",
 )
-@click.option("--lowercase", is_flag=True, help="Fold case, by the rule's variant _cf.")
+@click.option("--lowercase", is_flag=True, help="Fold case: use the variant _cf of --normalization.")
 @_file_options.split
 @click.option(
     "--lines", default=1_000_000, show_default=True, help="Maximum number of distinct training lines, sampled by hash."
@@ -109,7 +109,9 @@ def train(
     seed: int,
     **files: str,
 ) -> None:
-    """Train a SentencePiece unigram model with T5's conventions, and write files that AutoTokenizer loads.
+    """Train a SentencePiece tokenizer for a T5.
+
+    The model is a unigram model with T5's conventions. The output is a directory that AutoTokenizer loads.
 
     \b
     Example:
@@ -211,9 +213,10 @@ def _tell_trained(trained: "TrainedTokenizer", out: str, *, source: str, columns
 def check(
     tokenizer: str, source: str, column: tuple[str, ...], limit: int, split: str, as_json: bool, **files: str
 ) -> None:
-    """Check a tokenizer on a corpus: unknown tokens, lost characters, changed texts.
+    """Check a tokenizer on the texts of a corpus.
 
-    The ids are compared with the ids that transformers 4 and 5 give with the same folder.
+    The check counts unknown tokens, lost characters and changed texts. It compares the token ids with those of
+    transformers 4 and 5.
 
     TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
 

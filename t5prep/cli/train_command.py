@@ -56,7 +56,11 @@ def _choices(field: "dataclasses.Field[object]") -> str:
 
 @click.command("train")
 @click.option(
-    "--data", type=ADDRESS, multiple=True, metavar="DIR", help="Prepared dataset, local or gs://; several are mixed."
+    "--data",
+    type=ADDRESS,
+    multiple=True,
+    metavar="DIR",
+    help="Prepared dataset, local or gs://; repeat to mix several.",
 )
 @click.option(
     "--model",
@@ -75,7 +79,7 @@ def _choices(field: "dataclasses.Field[object]") -> str:
     multiple=True,
     shell_complete=_model_options.setting_names,
     metavar="KEY=VALUE",
-    help="Setting that overrides the recipe.",
+    help="Setting, which overrides the recipe's; repeat for several.",
 )
 @click.option(
     "--settings",
@@ -93,7 +97,7 @@ def _choices(field: "dataclasses.Field[object]") -> str:
     default=0,
     type=click.IntRange(min=0),
     metavar="STEPS",
-    help="Number of steps to profile for TensorBoard, after warm-up.",
+    help="Number of steps to profile for TensorBoard, after the first ones.",
 )
 @click.option(
     "--check-step",
@@ -119,11 +123,12 @@ def train_command(
 ) -> None:
     """Train a T5 or an encoder on prepared data.
 
-    The same command resumes a run that was stopped.
+    The same command resumes a run that was stopped. A recipe, epochs=N or steps=N sets the length of the training.
 
     \b
     Example:
       t5prep train --recipe tiny --data data/sample --out runs/sample
+      t5prep train --model google-t5/t5-base --data data/mine --out runs/mine --set epochs=3 --set batch=64
     """
     from t5prep.training import api
     from t5prep.training.settings import train_config

@@ -167,7 +167,7 @@ class Settings:
     )
     marker: str = option(
         "extra_id_1",
-        "token that head_tail inserts at the cut",
+        "with --truncation head_tail: token at the cut",
         choices=MARKERS,
         changes_tokens=True,
         only_with={"truncation": ("head_tail",)},
@@ -189,7 +189,7 @@ class Settings:
     splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits, section="Splits and duplicates")
     split_files: tuple[str, ...] = option(
         (),
-        "files of each split: train=data/a-*.csv,test=b.csv. Other files are not read",
+        "files of each split, such as train=data/a-*.csv,test=b.csv; other files are not read",
         section="Splits and duplicates",
     )
     split_column: str = option(
@@ -198,7 +198,7 @@ class Settings:
         changes_tokens=True,
         section="Splits and duplicates",
     )
-    skip_files: tuple[str, ...] = option((), "glob of files to skip: sample_submission.csv", section="Source")
+    skip_files: tuple[str, ...] = option((), "files to skip, by name or glob, such as sample_*.csv", section="Source")
     held_out: float | None = option(
         None,
         "share or number of training rows to hold out for validation, if the source has no validation split",
@@ -207,7 +207,7 @@ class Settings:
     )
     group_column: str = option(
         "",
-        "column whose equal values keep rows in the same split",
+        "column that groups rows: all rows of a group are in the same split",
         changes_tokens=True,
         section="Splits and duplicates",
     )
@@ -222,7 +222,7 @@ class Settings:
     # It changes the cached blocks, because texts are compared after they were cut.
     dedup_against: tuple[str, ...] = option(
         (),
-        "with --dedup: a prepared dataset whose inputs are rejected, too",
+        "with --dedup: prepared dataset whose inputs are rejected as repetitions",
         changes_tokens=True,
         is_address=True,
         only_with={"dedup": ("exact", "near")},
@@ -256,13 +256,16 @@ class Settings:
     )
     filter: tuple[str, ...] = option(
         (),
-        "filter for the input texts: gopher:least_words=20. t5prep filter lists all filters",
+        "filter for the input texts, such as gopher:least_words=20; `t5prep filter` lists all",
         changes_tokens=True,
         section="Splits and duplicates",
     )
     decontaminate: tuple[str, ...] = option(
         (),
-        ("evaluation set, prepared or raw (or data/last#train): reject rows that share a run of words with it"),
+        (
+            "evaluation set, raw or prepared (data/last, or one of its splits: data/last#train): reject rows that share "
+            "a run of words with it"
+        ),
         changes_tokens=True,
         is_address=True,
         section="Splits and duplicates",

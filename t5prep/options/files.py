@@ -73,17 +73,24 @@ class FileOptions(Options):
         section="Source",
     )
     escape: str = option(
-        "", "escape character of CSV files: \\", parse=parse_escape, changes_tokens=True, section="Source"
+        "",
+        "escape character of CSV files, usually a backslash",
+        parse=parse_escape,
+        changes_tokens=True,
+        section="Source",
     )
     columns: str = option(
         "",
-        "column names of tables without a header line: text,label [default: the first line]",
+        "column names of tables without a header line, such as text,label [default: the first line]",
         parse=parse_columns,
         changes_tokens=True,
         section="Source",
     )
     records: str = option(
-        "", "path to the rows of JSON documents: data[].paragraphs[].qas[]", changes_tokens=True, section="Source"
+        "",
+        "path to the rows of JSON documents, such as data[].paragraphs[].qas[]",
+        changes_tokens=True,
+        section="Source",
     )
 
     def __post_init__(self) -> None:
@@ -112,6 +119,6 @@ class RowFileOptions(FileOptions):
     )
     columns: str = option(
         "",
-        "column names of tables without a header line: text,label [default: the run's, or the first line]",
+        "column names of tables without a header line, such as text,label [default: the run's, or the first line]",
         parse=parse_columns,
     )

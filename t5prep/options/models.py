@@ -87,12 +87,14 @@ class PlanOptions(Options):
 class EvaluateOptions(Options):
     """Hold the options of `t5prep eval` and `t5prep.evaluate`."""
 
-    data: tuple[str, ...] = option((), "prepared dataset, or several [default: the run's datasets]", is_address=True)
-    split: tuple[str, ...] = option(("validation",), "split to score, or several")
+    data: tuple[str, ...] = option(
+        (), "prepared dataset; repeat for several [default: the run's datasets]", is_address=True
+    )
+    split: tuple[str, ...] = option(("validation",), "split to score; repeat for several")
     batch: int = option(32, "batch size in rows", minimum=1)
     limit: int = option(0, "maximum number of records to score; 0: all", minimum=0)
     generation: Generation = group(Generation, without=("answers", "scores"))
-    metric: tuple[str, ...] = option((), "metric to compute, or several [default: the task's]")
+    metric: tuple[str, ...] = option((), "metric; repeat for several [default: the task's]")
     bootstrap: bool = option(False, "add 95 % confidence intervals to ROUGE")
     dtype: str = option("auto", "dtype of matrix products", choices=("auto", "float32", "bfloat16"))
     worst: int = option(

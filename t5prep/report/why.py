@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5prep.dataset.prepared import Dataset
+from t5prep.io.progress import number_of
 from t5prep.preparation.row_trace import (
     ExampleFacts,
     FilterFacts,
@@ -116,13 +117,13 @@ def format_trace(trace: RowTrace, run_facts: "RunFacts | None" = None) -> Iterat
         yield "split", [_split(trace.split)]
     if record := trace.record:
         segment = f", example {record['segment']} of it" if "segment" in record else ""
-        location = f"{record['shard']}, record {record['number']:,} (from 0){segment}, byte {record['byte']:,}"
+        location = f"{record['shard']}, record {record['number']:,} (counted from 0){segment}, byte {record['byte']:,}"
         texts = [f"input: {_one_line(record['input'])}", f"target: {_one_line(record['target'])}"]
         yield "record", [location, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
     if run_facts:
         yield "run", list(_ran(run_facts))
     if rejection := trace.rejected:
-        step_note = f" (left at: {rejection['step']})" if rejection["step"] else ""
+        step_note = f" (at the step: {rejection['step']})" if rejection["step"] else ""
         yield "rejected", [f"{_one_line(rejection['reason'])}{step_note}"]
     if trace.duplicates:
         yield "repeated", [f"{entry['file']}, row {entry['row']:,}: {entry['reason']}" for entry in trace.duplicates]
@@ -141,7 +142,7 @@ def _values(source: SourceFacts) -> Iterator[str]:
 def _describe_example(example: ExampleFacts) -> Iterator[str]:
     """Yield the input and target that the task made, or the reason why there is no example."""
     if example.get("blank"):
-        yield "the row is blank, and makes nothing"
+        yield "no example: the row is blank"
         return
     if "reason" in example:
         yield f"no example: {_one_line(example['reason'])}"
@@ -173,10 +174,13 @@ def _tokens(tokens: TokenFacts) -> Iterator[str]:
         ("input", tokens["inputs"], tokens.get("input_cut"), tokens.get("cut_input", [])),
         ("target", tokens["targets"], tokens.get("target_cut"), tokens.get("cut_target", [])),
     )
-    yield ", ".join(f"{n:,} of the {side}{f', {cut:,} of them cut' if cut else ''}" for side, n, cut, _ in sides) + part
+    yield (
+        ", ".join(f"{number_of(n, f'{side} token')}{f' ({cut:,} cut)' if cut else ''}" for side, n, cut, _ in sides)
+        + part
+    )
     for side, _, _, cut_texts in sides:
         for text in cut_texts:
-            yield f"cut out of the {side}: {_one_line(text)}"
+            yield f"cut from the {side}: {_one_line(text)}"
 
 
 def _split(split: SplitFacts) -> str:
@@ -184,8 +188,8 @@ def _split(split: SplitFacts) -> str:
     by = split.get("by")
     if by in ("id", "text", "group"):
         ranges = ", ".join(f"{name} {begin:.6g} to {end:.6g}" for name, (begin, end) in split["ranges"].items())
-        return f"{split['name']}: its {by} draws {split['number']:.9f} ({ranges})"
-    reasons = {"task": "the task says so", "file": "its file is of this split", "all": "all rows are"}
+        return f"{split['name']}: the hash of its {by} is {split['number']:.9f} ({ranges})"
+    reasons = {"task": "by the task", "file": "by its file", "all": "as all rows"}
     return f"{split['name']}: {reasons[by]}" if by else str(split["name"])
 
 
@@ -203,8 +207,8 @@ def _ran(run_facts: "RunFacts") -> Iterator[str]:
     yield f"{run_facts['run']}: {times}"
     yield f"loss {run_facts['loss']:.4f} by {run_facts['checkpoint']}"
     if run_facts["prediction"] is not None:
-        file_note = f" (kept in {run_facts['kept_in']})" if run_facts["kept_in"] else ""
-        yield f"its answer, {'right' if run_facts['right'] else 'wrong'}{file_note}: {_one_line(run_facts['prediction'])}"
+        file_note = f" (from {run_facts['kept_in']})" if run_facts["kept_in"] else ""
+        yield f"answer, {'right' if run_facts['right'] else 'wrong'}{file_note}: {_one_line(run_facts['prediction'])}"
 
 
 def _describe_related(related_row: RelatedRecord | RejectedRow) -> str:

@@ -226,7 +226,7 @@ class Signals:
             message = "saving after the steps under way. A second one ends at once, unsaved."
             if self._heard > 1:
                 message = (
-                    "a second one, so the process ends at once. The same command goes on from the last checkpoint."
+                    "a second one, so the process ends at once. The same command resumes from the last checkpoint."
                 )
             with contextlib.suppress(OSError):
                 os.write(2, f"{number.name}: {message}\n".encode())

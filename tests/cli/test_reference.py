@@ -1,8 +1,10 @@
 """docs/reference.md is what the commands say of themselves."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import damage_kit
 import reference
 from click.testing import CliRunner
 
@@ -13,6 +15,26 @@ WRITTEN = Path(__file__).parents[2] / "docs" / "reference.md"
 
 def test_reference_is_what_the_commands_say() -> None:
     assert WRITTEN.read_text(encoding="utf-8") == reference.markdown().rstrip() + "\n", "make reference"
+
+
+def test_the_description_of_each_command_fits_one_line() -> None:
+    def descriptions(group: click.Group) -> Iterator[tuple[str, str]]:
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            assert command is not None
+            yield name, command.get_short_help_str(limit=200)
+            if isinstance(command, click.Group):
+                yield from descriptions(command)
+
+    assert {name: text for name, text in descriptions(main) if len(text) > 55 or "..." in text} == {}
+
+
+def test_a_default_is_printed_once() -> None:
+    for words, command in damage_kit.commands(main):
+        context = click.Context(command)
+        for parameter in command.get_params(context):
+            record = parameter.get_help_record(context)
+            assert not record or record[1].count("[default: ") <= 1, (words, record)
 
 
 def test_every_command_and_option_stands_in_it() -> None:

@@ -511,8 +511,8 @@ def test_the_command_says_what_the_function_returns(near: Path) -> None:
         "a.csv, row 3, byte",
         "target: high",
         "words:least=4: passed",
-        "its id draws",
-        "cut out of the input",
+        "the hash of its id",
+        "cut from the input",
     ):
         assert phrase in output
 

@@ -204,7 +204,7 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
     assert list_page.count("/row?view=rejected&amp;") == 1
     row_page = page(served, "/row?view=rejected&number=0")
     assert "Rejected: " in row_page
-    assert "(left at: task)" in row_page
+    assert "(at the step: task)" in row_page
     served.run = "runs/mine"
     assert "--run runs/mine" in page(served, "/row?number=0")
     assert "--run" not in page(served, "/row?view=rejected&number=0"), "no step saw it"

@@ -1,4 +1,4 @@
-"""Questions about causes and effects → answers: the ten datasets of Webis-CausalQA-22.
+"""Causal questions → answers: Webis-CausalQA-22.
 
 Source   Zenodo 7186761: Webis-CausalQA-22-v-1.0.zip, input/{original,random}-splits/<subset>_{train,valid}_*.csv.
 Example  what causes rain? \\n water vapour condenses into clouds. → condensation of water vapour

@@ -1,4 +1,4 @@
-"""A few concepts → an everyday sentence with all of them: CommonGen.
+"""Concepts → a sentence with all of them: CommonGen.
 
 Source   The Hub's allenai/common_gen: 67,389 / 4,018 / 1,497 rows (rows without a sentence, as in a hidden test split,
          are rejected). JSON lines with concept_set (joined by #) and scene are read too.

@@ -1,4 +1,4 @@
-"""Romanian typed without diacritics → the same text with them, as in iliemihai/t5x_diacritics.
+"""Romanian without diacritics → the same text with them.
 
 Source   The Hub's dumitrescustefan/diacritic (column `text`); any file of Romanian lines.
 Example  Soarele rasare in tara. → Soarele răsare în țară.

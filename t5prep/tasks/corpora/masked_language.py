@@ -1,4 +1,6 @@
-"""Plain text → text with hidden tokens, the pre-training of encoders: documents end to end, in rows that are always full.
+"""Plain text → masked tokens, the pre-training of BERT.
+
+Documents are concatenated and cut into full rows.
 
 Source   Any text, as for span_corruption. The tokenizer is an encoder's, which has a [MASK] or <mask>.
 Example  [CLS] the film is gorgeous and sad [SEP] → [CLS] the [MASK] is gorgeous and happy [SEP], with the targets film and sad

@@ -1,4 +1,6 @@
-"""Stack Overflow questions → none, low or high: the quality class of Annamoradnejad et al. 2022.
+"""Stack Overflow questions → quality: none, low or high.
+
+The quality classes are those of Annamoradnejad et al. 2022.
 
 Source   Kaggle imoore/60k-stack-overflow-questions-with-quality-rate: train.csv (45,000 rows), valid.csv (15,000).
 Example  quality: <title> EOS <body> → high

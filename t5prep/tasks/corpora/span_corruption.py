@@ -1,4 +1,6 @@
-"""Plain text → text with hidden spans, T5's pretraining: documents end to end, in rows that are always full.
+"""Plain text → masked spans, the pre-training of T5.
+
+Documents are concatenated and cut into full rows.
 
 Source   Any text: the Hub's allenai/c4, gsarti/clean_mc4_it; files of lines; JSON lines or Parquet with a column of it.
 Example  Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last

@@ -1,4 +1,4 @@
-"""Sentences of film reviews → negative or positive: SST-2 as in GLUE.
+"""Film reviews → negative or positive: SST-2 of GLUE.
 
 Source   The Hub's nyu-mll/glue, config sst2: 67,349 / 872 sentences (its test split has no labels, so its
          rows are rejected).

@@ -1,4 +1,4 @@
-"""Articles → their summaries: CNN/Daily Mail, XSum, and any set with such columns.
+"""Articles → summaries: CNN/Daily Mail or XSum.
 
 Source   The Hub's abisee/cnn_dailymail, config 3.0.0 (article, highlights, id); EdinburghNLP/xsum (document, summary).
 Example  summarize: <article> → <highlights>

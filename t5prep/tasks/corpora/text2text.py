@@ -1,4 +1,4 @@
-"""Any CSV, TSV, JSON lines or Parquet → its columns, named on the command line.
+"""Your own table: CSV, TSV, JSON lines or Parquet.
 
 Example  t5prep prepare text2text --source mine.csv --inputs-column question --targets-column answer
          t5prep prepare text2text --source qa.jsonl --inputs "question: {q} context: {c}" --targets-column a --protect q
@@ -52,17 +52,20 @@ class Options:
     )
     number_column: str = option("", "instead of a target: column with a number")
     label_map: str = option(
-        "", ("words for the values of the target column: 0=negative,1=positive. Rows with other values are rejected")
+        "",
+        (
+            "words for the values of the target column, such as 0=negative,1=positive; rows with other values are rejected"
+        ),
     )
     empty_target: str = option(
         "",
-        'target of rows that have none: "no answer" [default: such rows are rejected]',
+        'target for rows without one, such as "no answer" [default: reject such rows]',
         only_with=dict.fromkeys(("targets_column", "targets", "tags_column", "number_column"), ()),
     )
-    line_pairs: str = option("", "suffixes of two line-aligned files: .en,.de. Their columns are source and target")
-    protect: tuple[str, ...] = option(
-        (), "column that is never cut; the words of the template are then not cut, either"
+    line_pairs: str = option(
+        "", "suffixes of two line-aligned files, such as .en,.de; their columns are source and target"
     )
+    protect: tuple[str, ...] = option((), "column that is never cut, together with the words of the template")
 
 
 def to_inputs(record: Record, options: Options) -> Example:

@@ -1,4 +1,6 @@
-"""Plain text → text with spans hidden in seven ways, UL2's pretraining: documents end to end, one way for each row.
+"""Plain text → masked spans, the pre-training of UL2.
+
+Documents are concatenated and cut into full rows. Each row is masked in one of seven ways.
 
 Source   Any text, as for span_corruption.
 Example  [NLU] Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last

@@ -98,7 +98,7 @@ class TrainConfig:
     # What is trained, on what
     data: tuple[str, ...] = setting((), "prepared datasets, local or gs://; several are mixed", free=True)
     # By default, the number of its records (Raffel 2020 §3.5.2)
-    rates: tuple[float, ...] = setting((), "how often each dataset is drawn; empty: in proportion to its records")
+    rates: tuple[float, ...] = setting((), "relative frequency of each dataset; empty: in proportion to its records")
     temperature: float = setting(  # Raffel 2020 §3.5.2: 2
         1.0,
         "above 1, datasets are drawn more equally: records^(1 / temperature)",
@@ -106,76 +106,78 @@ class TrainConfig:
         bounds_note=": 1 is by records, 2 more equal",
     )
     cap: int = setting(  # seqio: maximum
-        0, "most records of a dataset that count for how often it is drawn; 0: all", minimum=0
+        0, "maximum number of records that count for the frequency of a dataset; 0: all", minimum=0
     )
     buckets: tuple[str, ...] = setting(
-        (), "lengths of batches, as 128x16,512x64: a row goes to the shortest that holds it"
+        (), "lengths of batches, such as 128x16,512x64: a row is in the shortest that holds it"
     )
-    split: str = setting("train", "the split that is trained on")
+    split: str = setting("train", "split to train on")
     model: str = setting(
-        "", "tiny, a Hugging Face directory or Hub name, or a run to start from", names="model_name_or_path"
+        "", "initial model: tiny, a Hugging Face directory, a Hub name, or a run", names="model_name_or_path"
     )
     weights: str = setting(
-        "pretrained", "pretrained, or random to train from nothing", choices=("pretrained", "random")
+        "pretrained", "initial weights: pretrained, or random to train from scratch", choices=("pretrained", "random")
     )
-    out: str = setting("", "the run's directory, local or gs://", names="output_dir", free=True)
-    tokenizer: str = setting("", "where the data's tokenizer lies now; empty: where the manifest says", free=True)
+    out: str = setting("", "directory of the run, local or gs://", names="output_dir", free=True)
+    tokenizer: str = setting("", "tokenizer, if the one named in the manifest cannot be found", free=True)
 
     # Batch and length of the run
     batch: int = setting(  # Raffel 2020 §3.5; T5X finetune.gin
         128,
-        "rows of one step, over all devices",
+        "rows of a step, over all devices",
         minimum=1,
         names=dict.fromkeys(
             ("per_device_train_batch_size", "per_device_batch_size", "train_batch_size", "batch_size"), _ALL_DEVICES
         ),
     )
     steps: int = setting(
-        0, "how many steps; 0: epochs decide", minimum=0, names="max_steps train_steps num_train_steps total_steps"
+        0, "number of steps; 0: by epochs", minimum=0, names="max_steps train_steps num_train_steps total_steps"
     )
     epochs: float = setting(
         0.0,
-        "how often all records are seen; 0: steps decide",
+        "number of passes over all records; 0: by steps",
         minimum=0,
         names="num_train_epochs num_epochs max_epochs",
     )
     accumulate: int = setting(
         1,
-        "parts that a batch is computed in, one after the other: less memory",
+        "number of parts of a batch, computed one after the other to save memory",
         minimum=1,
         names=dict.fromkeys(("gradient_accumulation_steps", "grad_accum"), _ALL_DEVICES),
     )
     seed: int = setting(  # dropout's masks are drawn from an int32
-        0, "of the order of the data, of dropout, and of random weights", minimum=0, below=2**31
+        0, "random seed of the order of the data, of dropout and of random weights", minimum=0, below=2**31
     )
 
     # Adapters (LoRA) instead of all weights
     lora: int = setting(  # at most as wide as the matrices themselves, or nearly
         0,
-        "train adapters of this rank (LoRA), such as 8; 0: all weights",
+        "rank of the adapters to train (LoRA), such as 8; 0: train all weights",
         minimum=0,
         maximum=1024,
         bounds_note="; ranks of 4 to 64 are usual",
     )
-    lora_alpha: float = setting(16.0, "adapters are multiplied by lora_alpha / lora", above=0, only_with={"lora": ()})
+    lora_alpha: float = setting(
+        16.0, "lora: the factor of adapters is lora_alpha / lora", above=0, only_with={"lora": ()}
+    )
 
     # Optimizer
     optimizer: str = setting(  # Raffel 2020 §3.1.2
         "adafactor",
-        "adafactor (as T5 was trained) or adamw",
+        "optimizer: adafactor, as T5 was trained, or adamw",
         choices=("adafactor", "adamw"),
         names="optim",
         values=dict.fromkeys(("adam", "adamw_torch", "adamw_hf", "adamw_torch_fused"), "adamw"),
     )
     learning_rate: float = setting(  # constant, for fine-tuning (Raffel 2020 §3.5)
         1e-3,
-        "the rate at its highest; of adafactor relative to each weight's size",
+        "highest learning rate; with adafactor, relative to the size of each weight",
         minimum=0,
         names="lr max_lr peak_lr",
     )
     schedule: str = setting(
         "constant",
-        f"the learning rate over time: {', '.join(SCHEDULES)}",
+        f"learning rate over time: {', '.join(SCHEDULES)}",
         choices=SCHEDULES,
         names="lr_scheduler_type lr_scheduler scheduler",
         values={
@@ -189,23 +191,25 @@ class TrainConfig:
     )
     warmup: float = setting(
         0.0,
-        "steps in which the rate rises; below 1, a share of all steps",
+        "number of steps in which the rate rises; below 1: a share of all steps",
         minimum=0,
         only_with=_NOT_CONSTANT,
         names={"warmup_steps": "", "num_warmup_steps": "", "warmup_ratio": "below 1 it is a share of all steps"},
     )
     power: float = setting(  # 1: transformers, get_polynomial_decay_schedule_with_warmup
-        1.0, "polynomial: 1 falls in a straight line, 2 in a parabola", above=0, only_with=_POLYNOMIAL
+        1.0, "polynomial: exponent of the decay; 1: a straight line, 2: a parabola", above=0, only_with=_POLYNOMIAL
     )
-    end_rate: float = setting(0.0, "polynomial: the rate at the end", minimum=0, only_with=_POLYNOMIAL, names="lr_end")
+    end_rate: float = setting(
+        0.0, "polynomial: learning rate at the end", minimum=0, only_with=_POLYNOMIAL, names="lr_end"
+    )
     parameter_scale: bool = setting(  # relative to each weight's RMS (Shazeer & Stern 2018 §8)
-        True, "adafactor: the rate is relative to each weight's size", only_with=_ADAFACTOR
+        True, "adafactor: make the rate relative to the size of each weight", only_with=_ADAFACTOR
     )
     decay_rate: float = setting(  # 1 - step^-0.8 (Shazeer & Stern 2018 §7.2)
         0.8, "adafactor: decay of the second moment, as 1 - step ** -this", above=0, only_with=_ADAFACTOR
     )
     weight_decay: float = setting(  # T5X adafactor.py; recipes set AdamW's usual 0.01
-        0.0, "how much weights shrink at each step; 0: not at all", minimum=0, only_with=_ADAMW
+        0.0, "adamw: factor by which weights shrink at each step; 0: no decay", minimum=0, only_with=_ADAMW
     )
     beta1: float = setting(
         0.9, "adamw: decay of the first moment", minimum=0, below=1, only_with=_ADAMW, names="adam_beta1"
@@ -218,7 +222,7 @@ class TrainConfig:
     )
     clip_norm: float = setting(  # none in T5X: Adafactor clips each update instead
         0.0,
-        "clip the gradients' norm over all weights to this; 0: never",
+        "maximum norm of the gradients over all weights; 0: no limit",
         minimum=0,
         names="max_grad_norm grad_clip gradient_clip_val",
     )
@@ -226,22 +230,22 @@ class TrainConfig:
     # Loss and arithmetic
     dropout: float = (
         setting(  # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
-            0.1, "the share of activations that is dropped while training", minimum=0, below=1, names="dropout_rate"
+            0.1, "share of activations to drop in training", minimum=0, below=1, names="dropout_rate"
         )
     )
     label_smoothing: float = setting(  # T5X base.gin
         0.0,
-        "the share of probability that targets give to all other tokens",
+        "share of probability that targets give to all other tokens",
         minimum=0,
         below=1,
         names="label_smoothing_factor",
     )
     z_loss: float = setting(  # T5X base.gin
-        1e-4, "weight of the z-loss, which keeps the softmax's normalizer near 1", minimum=0
+        1e-4, "weight of the z-loss, which keeps the normalizer of the softmax near 1", minimum=0
     )
     dtype: str = setting(  # norms, softmax, logits, loss stay float32
         "auto",
-        "of matrix products: auto (float32 on a CPU), bfloat16 or float32",
+        "dtype of matrix products: bfloat16, float32, or auto (float32 on a CPU, else bfloat16)",
         choices=("auto", "bfloat16", "float32"),
         names={
             "fp16": "float16 overflows in T5, bfloat16 does not",
@@ -255,18 +259,20 @@ class TrainConfig:
             **dict.fromkeys(("fp32", "float", "32"), "float32"),
         },
     )
-    shard: str = setting("1", "devices that one copy of the model is split over; auto: as many as it needs", free=True)
+    shard: str = setting(
+        "1", "number of devices that share one copy of the model; auto: as many as it needs", free=True
+    )
     remat: bool = setting(
         False,
-        "compute activations again in the backward pass: less memory, a third more work",
+        "recompute activations in the backward pass: less memory, a third more work",
         names="gradient_checkpointing",
     )
 
     # Evaluation, best checkpoint, early stopping
-    eval_split: str = setting("validation", "the split that is evaluated", free=True, of_scores=True)
+    eval_split: str = setting("validation", "split to evaluate", free=True, of_scores=True)
     eval_every: int = setting(
         0,
-        "steps between two evaluations; 0: once an epoch",
+        "number of steps between evaluations; 0: one epoch",
         minimum=0,
         names={
             **dict.fromkeys(("eval_steps", "eval_period"), "it counts steps"),
@@ -276,7 +282,7 @@ class TrainConfig:
     )
     eval_batch: int = setting(
         0,
-        "rows of an evaluation batch; 0: as batch",
+        "rows of an evaluation batch; 0: the same as batch",
         minimum=0,
         names=dict.fromkeys(("per_device_eval_batch_size", "eval_batch_size"), "it counts the rows over all devices"),
         free=True,
@@ -284,7 +290,7 @@ class TrainConfig:
     )
     eval_rows: int = setting(
         0,
-        "how many records of the split are evaluated, from its first; 0: all",
+        "number of records to evaluate, from the first of the split; 0: all",
         minimum=0,
         names="max_eval_samples",
         free=True,
@@ -293,7 +299,7 @@ class TrainConfig:
     )
     metric: str = setting(
         "auto",
-        "picks the best checkpoint; auto: accuracy of classes, f1 of tags, micro_f1 of labels, else loss",
+        "metric of the best checkpoint; auto: accuracy of classes, f1 of tags, micro_f1 of labels, else loss",
         choices=("auto", *NUMBERS),
         names="metric_for_best_model",
         free=True,
@@ -302,7 +308,7 @@ class TrainConfig:
     )
     patience: int = setting(
         0,
-        "evaluations without a better metric until the run stops; 0: never",
+        "number of evaluations without a better metric before the run stops; 0: no limit",
         minimum=0,
         names="early_stopping_patience",
         free=True,
@@ -310,7 +316,7 @@ class TrainConfig:
     )
     generate: bool = setting(
         False,
-        "generate answers at each evaluation, for the task's own metrics",
+        "generate answers at each evaluation, for the metrics of the task",
         names="predict_with_generate",
         free=True,
         of_evaluation=True,
@@ -318,7 +324,7 @@ class TrainConfig:
     )
     beams: int = setting(
         1,
-        "when generating; 1 is greedy",
+        "generate: beam width; 1: greedy",
         minimum=1,
         only_with={"generate": (True,)},
         names="num_beams generation_num_beams",
@@ -329,7 +335,7 @@ class TrainConfig:
     # Checkpoints, loop, log
     save_every: int = setting(
         0,
-        "steps between two checkpoints; 0: with each evaluation",
+        "number of steps between checkpoints; 0: one at each evaluation",
         minimum=0,
         names={
             **dict.fromkeys(("save_steps", "save_period"), "it counts steps"),
@@ -339,25 +345,25 @@ class TrainConfig:
     )
     keep: int = setting(  # wangcongcong123/ttt: keep_ck_num 3
         3,
-        "how many of the last checkpoints stay, besides the best one",
+        "number of last checkpoints to keep, besides the best one",
         minimum=1,
         names="save_total_limit keep_ck_num",
         free=True,
     )
     push: str = setting(
         "",
-        "OWNER/NAME on the Hub: each checkpoint is pushed there, with its logs, as one commit",
+        "Hub repository OWNER/NAME: push each checkpoint with its logs, as one commit",
         names="hub_model_id push_to_hub",
         free=True,
     )
     log_every: int = setting(
         10,
-        "steps between two lines of metrics.jsonl",
+        "number of steps between lines of metrics.jsonl",
         minimum=1,
         names={"logging_steps": "it counts steps"},
         free=True,
     )
-    tensorboard: bool = setting(True, "write curves for TensorBoard too", names="report_to", free=True)
+    tensorboard: bool = setting(True, "also write curves for TensorBoard", names="report_to", free=True)
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}

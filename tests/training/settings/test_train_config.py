@@ -137,7 +137,7 @@ def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> No
 def test_the_command_line_lists_each_setting_with_its_help() -> None:
     output = CliRunner().invoke(main, ["train", "--settings"], catch_exceptions=False).output
     assert [line.split()[0] for line in output.splitlines()[: len(train_config.FIELDS)]] == list(train_config.FIELDS)
-    assert "batch = 128                 rows of one step, over all devices" in output
+    assert f"batch = 128                 {train_config.FIELDS['batch'].metadata['help']}" in output
     assert all(len(field.metadata["help"]) > 8 for field in train_config.FIELDS.values())
 
 
