@@ -64,7 +64,7 @@ class JobResults:
         On a disk, the caches of other jobs in `out` are removed, too. `earlier` are the digests of the datasets that
         rows are compared with.
         """
-        key = signed_files.derived_key("kept results")
+        key = signed_files.job_key()
         if key is None:
             return NOTHING
         hasher = hashlib.blake2b(digest_size=12)

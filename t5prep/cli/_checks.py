@@ -20,6 +20,7 @@ from pipelines import engines
 from t5prep.errors import NotBuiltError, OutputError, UsageError
 from t5prep.io import gcs, store
 from t5prep.io.installation import TENSORFLOW_FITS, install_command
+from t5prep.io.progress import list_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,9 +125,8 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
         purpose = f", for {EXTRAS[extra]}" if extra else ""
         return Finding(name, "ok", f"{len(needs)} packages, all as tested{purpose}")
     fix = install_command(*filter(None, [extra]))
-    problems = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
     purpose = f" (for {EXTRAS[extra]})" if extra else ""
-    return Finding(name, "absent" if extra else "wrong", problems + purpose, fix)
+    return Finding(name, "absent" if extra else "wrong", list_names(bad, most=4) + purpose, fix)
 
 
 def version(name: str) -> str | None:

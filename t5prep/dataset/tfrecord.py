@@ -87,15 +87,15 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
     This checks every byte, and is slow: for single records and for `verify`.
     """
     features: dict[str, list[int] | list[bytes]] = {}
-    for entries in _of_number(1, record):
-        for entry in _of_number(1, entries):
+    for entries in _values(record):
+        for entry in _values(entries):
             pair = dict(_fields(entry))
             lists = list(_fields(pair.get(2, b"")))
             if 1 not in pair or not lists:
                 raise ValueError(_NO_EXAMPLE)
             # `kind` is the field of the oneof in feature.proto: 1 is bytes_list, 3 is int64_list.
             kind, values = lists[0]
-            packed = list(_of_number(1, values))
+            packed = list(_values(values))
             features[pair[1].decode()] = unpack(b"".join(packed)).tolist() if kind == 3 else packed
     return features
 
@@ -146,9 +146,9 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         position += length
 
 
-def _of_number(number: int, message: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each field `number` of a message. Other fields are skipped, as protobuf skips unknown ones."""
-    return (value for field, value in _fields(message) if field == number)
+def _values(message: bytes) -> Iterator[bytes]:
+    """Yield the bytes of each field 1 of a message. Other fields are skipped, as protobuf skips unknown ones."""
+    return (value for field, value in _fields(message) if field == 1)
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:

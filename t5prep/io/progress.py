@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Self, TextIO
 
 # A run that ends sooner shows no line.
@@ -91,6 +92,15 @@ def number_of(count: int, thing: str) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def list_names(names: Sequence[str], *, most: int = 5) -> str:
+    """Return names as a list in a sentence: the first `most`, and the number of the others.
+
+    >>> list_names(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def duration(seconds: float) -> str:

@@ -25,19 +25,19 @@ def key_path() -> Path:
     return state_folder.path_of("key")
 
 
-def derived_key(use: str) -> bytes | None:
-    """Return a key for one `use`, derived from the user's key; None if there is no user's key.
+def job_key() -> bytes | None:
+    """Return the key for cached results of an engine's job, derived from the user's key; None if there is no user's key.
 
     It may be sent to other machines, because it does not reveal the user's key.
     """
     key = _key(make=True)
-    return None if key is None else hmac.digest(key, use.encode(), "sha256")
+    return None if key is None else hmac.digest(key, b"kept results", "sha256")
 
 
 def sign(content: bytes, *, name: str, key: bytes | None = None) -> bytes | None:
     """Return `content` after a line with its signature, for a file called `name`; None if there is no key.
 
-    `key` is a derived key, CHECKSUM, or None for the user's own key.
+    `key` is that of a job, CHECKSUM, or None for the user's own key.
     """
     if (key := _key(make=True) if key is None else key) is None:
         return None

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from t5prep.dataset.settings import Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import atomic_files
+from t5prep.io.progress import list_names
 from t5prep.json_values import JSONObject
 from t5prep.options import fields as task_options
 from t5prep.options.files import FileOptions
@@ -468,7 +469,7 @@ def with_labelled_files(source: Resolved, task: ChosenTask, requested: Settings)
     if unlabelled:
         name, lacks = next(iter(unlabelled.items()))
         print(
-            f"Skipping files without a target to evaluate: {source_files.format_names(list(unlabelled))} "
+            f"Skipping files without a target to evaluate: {list_names(list(unlabelled))} "
             f"({name} has no column {lacks.partition(';')[0]})",
             file=sys.stderr,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from t5prep.errors import SourceError, UsageError
+from t5prep.io.progress import list_names
 from t5prep.reading import formats
 from t5prep.sources import RawFile, Resolved, split_names
 from t5prep.sources.raw import glob_pattern
@@ -19,7 +20,6 @@ from t5prep.sources.split_names import is_split_name
 # If two formats are equally frequent, `datasets` takes the first of these, otherwise the alphabetically last.
 _PREFERRED = (".parquet", ".jsonl", ".json", ".csv")
 _EXAMPLE = "Write, for example: --split-files train=data/part-*.csv,test=data/held_out.csv"
-MAX_LISTED_NAMES = 5
 
 
 def splits_of(files: Iterable[RawFile]) -> dict[str, str]:
@@ -153,7 +153,7 @@ def _without_skipped(source: Resolved, patterns: Sequence[str]) -> list[RawFile]
         if not any(matches(file.name) for file in source.files):
             names = [file.name for file in source.files]
             raise UsageError(
-                f"--skip-files {pattern} matches no file of {source.uri}. The source has {format_names(names)}.",
+                f"--skip-files {pattern} matches no file of {source.uri}. The source has {list_names(names)}.",
                 code="source.unmatched-pattern",
             )
         remaining_files = [file for file in remaining_files if not matches(file.name)]
@@ -169,7 +169,7 @@ def _without_documents(files: Sequence[RawFile], messages: list[str], *, kind: s
     """Return the files without those about the data (README, LICENSE). `kind` is the format of all files, or ""."""
     names, documents = formats.without_documents([file.name for file in files], kind=kind)
     if documents:
-        messages.append(f"Skipping files about the data: {format_names(documents)}")
+        messages.append(f"Skipping files about the data: {list_names(documents)}")
     selected_names = set(names)
     return [file for file in files if file.name in selected_names]
 
@@ -187,7 +187,7 @@ def _as_given(
                 names = [file.name for file in files]
                 raise UsageError(
                     f"--split-files {split}={pattern} matches no file of {source.uri}. The source has "
-                    f"{format_names(names)}.",
+                    f"{list_names(names)}.",
                     code="source.unmatched-pattern",
                 )
             for name in matched_names:
@@ -198,7 +198,7 @@ def _as_given(
                         code="split.overlap",
                     )
     if skipped_names := [file.name for file in files if file.name not in splits]:
-        messages.append(f"Skipping files without a split in --split-files: {format_names(skipped_names)}")
+        messages.append(f"Skipping files without a split in --split-files: {list_names(skipped_names)}")
     return [dataclasses.replace(file, split=splits[file.name]) for file in files if file.name in splits]
 
 
@@ -217,7 +217,7 @@ def _by_name(
     if not splits.split_by_name:
         if len(files) > 1 and (hints := split_names.hints([file.name for file in files])):
             messages.append(
-                f"The file names show no split ({format_names(hints)}), so the rows of all files are drawn into splits. "
+                f"The file names show no split ({list_names(hints)}), so the rows of all files are drawn into splits. "
                 f"{split_names.ADVICE}"
             )
         return list(files)
@@ -225,7 +225,7 @@ def _by_name(
         return [dataclasses.replace(file, split=splits.split_by_name.get(file.name, "")) for file in files]
     if splits.unassigned_names:
         messages.append(
-            f"Skipping files whose names show no split, although other names do: {format_names(splits.unassigned_names)}. "
+            f"Skipping files whose names show no split, although other names do: {list_names(splits.unassigned_names)}. "
             f"{split_names.ADVICE}"
         )
     return [
@@ -273,7 +273,7 @@ def _of_one_format(files: Sequence[RawFile], messages: list[str], *, origins: Ma
         if skipped_names:
             messages.append(
                 f"Skipping files, because {f'the split {split}' if split else 'a split'} is read in one format, and "
-                f"{_reason(families, main_family)}: {format_names(skipped_names)}. To read these with prepare: --skip-files "
+                f"{_reason(families, main_family)}: {list_names(skipped_names)}. To read these with prepare: --skip-files "
                 f"'{_example([file.name for file in group], skipped_names)}'"
             )
         selected_files += [file for file in group if file.name not in set(skipped_names)]
@@ -327,10 +327,3 @@ def _matcher(pattern: str) -> Callable[[str], re.Match[str] | None]:
         return glob_pattern(pattern if pattern.startswith("**/") else f"**/{pattern.removeprefix('./')}").fullmatch
     except SourceError as error:
         raise UsageError(str(error), code="source.invalid-glob") from None
-
-
-def format_names(names: Sequence[str]) -> str:
-    """Return some names as a list in a sentence."""
-    return ", ".join(names[:MAX_LISTED_NAMES]) + (
-        f" and {len(names) - MAX_LISTED_NAMES:,} more" if len(names) > MAX_LISTED_NAMES else ""
-    )

@@ -15,6 +15,7 @@ import numpy as np
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
+from t5prep.io.progress import list_names
 from t5prep.training.model.architecture import (
     CLASS_NAMES,
     FAMILIES,
@@ -303,11 +304,7 @@ def _kind(config: Config, *, encoder: bool) -> str:
 
 
 LISTED = 6  # the most names that a message lists
-
-
-def _listed(names: Sequence[str]) -> str:
-    suffix = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return f"{', '.join(names[:LISTED])}{suffix}"
+_listed = functools.partial(list_names, most=LISTED)
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ def on_rows(
     *,
     shape: Config,
     layout: Layout,
-    dtype: tf.DType = tf.float32,
+    dtype: tf.DType,
     cache_path: str = "",
 ) -> OnRows:
     """Return a function (weights, batch) → results that runs `function` on the devices.
@@ -58,17 +58,17 @@ def on_rows(
 
 
 def run_batches(
-    function: OnRows, weights: Mapping[str, jax.Array], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
+    function: OnRows, weights: Mapping[str, jax.Array], batches: Iterable[Rows]
 ) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
-    """Yield every batch with the results of `function` for its `columns` (None: all int32 columns).
+    """Yield every batch with the results of `function` for its int32 columns.
 
     The next batch is started before the results of a batch are awaited, so that the devices work while the host uses results.
     """
     pending_batch: tuple[Rows, dict[str, jax.Array]] | None = None
     for batch in batches:
         signals.check()
-        chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]
-        started_batch = (batch, function(weights, {name: batch[name] for name in chosen}))
+        numbers = {name: rows for name, rows in batch.items() if rows.dtype == np.int32}
+        started_batch = (batch, function(weights, numbers))
         if pending_batch:
             yield pending_batch[0], {name: np.asarray(value) for name, value in pending_batch[1].items()}
         pending_batch = started_batch
