@@ -1,6 +1,5 @@
 """Compile a program with the real TPU compiler in a separate process (`compiler`), and read its answer."""
 
-import base64
 import dataclasses
 import importlib.metadata
 import importlib.util
@@ -19,6 +18,7 @@ from t5prep.io.installation import install_command
 from t5prep.planning.chips import GIB, Chip
 from t5prep.planning.compiler import ENVIRONMENT, Request, Step
 
+COMPILER = "t5prep.planning.compiler"  # the module of the compiler's process
 # The compiler's error if a program does not fit: the only figure in it is the memory that the program needs.
 _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
 
@@ -68,27 +68,22 @@ def time_of(answer: Compiled, chip: Chip) -> str:
     return f"{cycles / chip.clock_hz * 1e3:.1f} ms estimated ({cycles / 1e6:.1f} M cycles at {chip.clock_hz / 1e9:.2f} GHz)"
 
 
-def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Compiled:
-    """Compile a serialized HloModuleProto for one device of a chip. The compiled text is written to the file `keep`.
-
-    Raises UsageError if the `plan` extra is missing or libtpu does not know the chip's topology. Raises T5prepError if the
-    module does not compile for a reason other than memory.
-    """
-    return compile_for({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
-
-
 def planned_memory(step: Step, *, chip: Chip, devices: int) -> Compiled:
     """Plan the memory of a training step without generating its code, which takes nearly all of a compilation's time.
 
     In the result, only `fits` and `temp_bytes` are valid; if the step does not fit, `hbm_bytes`. Raises the errors of
-    `compile_module`.
+    `compile_for`.
     """
     with atomic_files.temporary_folder() as dump:
         return compile_for({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 
 def compile_for(request: Request, *, chip: Chip, devices: int) -> Compiled:
-    """Compile `request` (see `compiler`) for all devices of a TPU. Raises the errors of `compile_module`."""
+    """Compile `request` (see `compiler`) for all devices of a TPU.
+
+    Raises UsageError if the `plan` extra is missing or libtpu does not know the chip's topology. Raises T5prepError if the
+    program does not compile for a reason other than memory.
+    """
     made_by, topology = versions(), topology_of(chip, devices=devices)
     answer = _run(request, topology=topology, devices=devices)
     return dataclasses.replace(_read(answer, chip=chip, topology=topology), versions=made_by)
@@ -123,7 +118,7 @@ def versions() -> dict[str, str]:
 
 def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
     """Run the compiler's process with a request, and return its JSON answer. Raises T5prepError if it ends without one."""
-    command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
+    command = [sys.executable, "-P", "-m", COMPILER, topology, str(devices)]
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     # The compiler needs no TPU. By default, libtpu would refuse to start while another process uses a TPU of this machine.

@@ -5,8 +5,7 @@ So it never runs inside the program that sends the request.
 
 The request is one JSON object (`Request`). Its keys are:
 
-* "step": a training step (`step_of`); or "module": a serialized HloModuleProto for one device, in base64.
-* "keep": a file for the compiled program as text.
+* "step": a training step (`step_of`).
 * "save": a run's directory, in which the executable is saved for the start of `train` (`compiling.place_of`).
 * "dump": an empty folder, to plan the memory of a step alone. The compiler writes its plan there, and is stopped before it
   generates code, which takes nearly all of its time.
@@ -19,7 +18,6 @@ time of a step is the sum over the entry computation. The body of a loop counts 
 from 0 to a constant, as TensorFlow and jax make it. The estimate is for one device that never waits for its host.
 """
 
-import base64
 import collections
 import importlib.metadata
 import json
@@ -95,8 +93,6 @@ class Request(TypedDict, total=False):
     """Hold a request to the compiler's process. The module describes the keys."""
 
     step: Step
-    module: str
-    keep: str
     save: str
     dump: str
 
@@ -130,15 +126,11 @@ def compile_here(request: Request, *, topology: str, devices: int) -> Figures:
     state: Figures = {}
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
-        program, state = (
-            step_of(request["step"], described) if "step" in request else module_of(request["module"], described)
-        )
+        program, state = step_of(request["step"], described)
         executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises classes of its own and of MLIR; only their message is useful
         return {**state, "error": str(error)}
     answer: Figures = {**state, **read(executable)}
-    if keep := request.get("keep"):
-        Path(keep).write_text(executable.as_text())
     if save := request.get("save"):
         from t5prep.training.runtime import compiling
 
@@ -178,22 +170,6 @@ def step_of(request: Step, devices: list["jax.Device"]) -> tuple["Program", Figu
     )
     weights, slots, _, copies, *_ = step.program.arguments
     return step.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
-
-
-def module_of(encoded: str, devices: list["jax.Device"]) -> tuple["Program", Figures]:
-    """Return the program of a serialized HloModuleProto in base64, for the first device, and no figures."""
-    import jax
-
-    from t5prep.training.runtime.layout import arrange
-    from t5prep.training.runtime.lowering import embed
-    from t5prep.training.runtime.programs import Program
-
-    program, layout = embed(base64.b64decode(encoded), platform="tpu"), arrange(devices[:1])
-    shapes = [
-        jax.ShapeDtypeStruct(argument.shape, argument.dtype, sharding=layout.everywhere)
-        for argument in program.in_avals
-    ]
-    return Program("module", layout, program.call, tuple(shapes), layout.everywhere), {}
 
 
 def read(executable: "jax.stages.Compiled") -> Figures:

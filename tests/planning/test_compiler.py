@@ -15,6 +15,7 @@ from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.model_shapes import MODELS
 from t5prep.planning.question import Answer, Question
 from t5prep.training.settings.train_config import TrainConfig
+from tests.module_compiler import compile_module
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
@@ -40,7 +41,7 @@ def product(a, b):
 def test_a_product_costs_at_least_what_the_chip_can_do(name):
     n = 4096
     chip = CHIPS[name]
-    program = compiled.compile_module(module_of(product, (n, n), (n, n)), chip=chip)
+    program = compile_module(module_of(product, (n, n), (n, n)), chip=chip)
     assert program.fits
     assert program.versions == compiled.versions()
     assert program.argument_bytes == 2 * n * n * 2
@@ -55,13 +56,13 @@ def test_a_loop_counts_once_per_trip():
         return jax.lax.fori_loop(0, 20, lambda _, x: x @ b, a)
 
     chip = CHIPS["v5e"]
-    program = compiled.compile_module(module_of(looped, (1024, 1024), (1024, 1024)), chip=chip)
+    program = compile_module(module_of(looped, (1024, 1024), (1024, 1024)), chip=chip)
     assert program.estimated_cycles / chip.clock_hz > 20 * 2 * 1024**3 / chip.peak_flops
 
 
 def test_what_does_not_fit_says_how_much_it_needs():
     n = 65536
-    program = compiled.compile_module(module_of(lambda a: (a @ a) @ a.T, (n, n)), chip=CHIPS["v3"])
+    program = compile_module(module_of(lambda a: (a @ a) @ a.T, (n, n)), chip=CHIPS["v3"])
     assert not program.fits
     assert program.hbm_bytes >= 2 * n * n * 2 > CHIPS["v3"].hbm_bytes
 
@@ -71,7 +72,7 @@ def test_what_does_not_fit_says_how_much_it_needs():
 def test_the_table_holds_the_memory_that_the_compiler_knows(chip, monkeypatch):
     monkeypatch.setattr(compiled, "_OUT_OF_MEMORY", compiled.re.compile("never"))
     with raises(T5prepError, "device.insufficient-memory", "exceeds available HBM") as raised:
-        compiled.compile_module(module_of(lambda a: (a @ a) @ a.T, (2**18, 2**18)), chip=chip)
+        compile_module(module_of(lambda a: (a @ a) @ a.T, (2**18, 2**18)), chip=chip)
     assert f"exceeds available HBM ({chip.hbm_bytes / GIB:.2f}G)" in str(raised.value)
 
 
@@ -79,12 +80,12 @@ def test_what_is_missing_or_unknown_is_one_sentence(monkeypatch):
     module = module_of(product, (256, 256), (256, 256))
     odd = dataclasses.replace(CHIPS["v5e"], topology="v99:1x1")
     with raises(UsageError, "plan.unsupported-topology", importlib.metadata.version("libtpu"), "v99:1x1"):
-        compiled.compile_module(module, chip=odd)
+        compile_module(module, chip=odd)
     with raises(T5prepError, "step.compilation-failure", "v5e"):
         compiled._read({"error": "INVALID_ARGUMENT: no module"}, chip=CHIPS["v5e"], topology="v5e:1x1")
     monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
     with raises(UsageError, "install.extra-missing"):
-        compiled.compile_module(module, chip=CHIPS["v5e"])
+        compile_module(module, chip=CHIPS["v5e"])
 
 
 def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
     rows = batch_specs(2, input_length=8, target_length=4)
     lowered = lower(step.gradients, weights, rows, tf.TensorSpec([], tf.int32), dtype=tf.float32)
     dump_path = tmp_path / "compiled.txt"
-    compiled.compile_module(lowered.module, chip=CHIPS["v5e"], keep=dump_path)
+    compile_module(lowered.module, chip=CHIPS["v5e"], text_path=dump_path)
     text = dump_path.read_text()
     assert "operand_precision={highest" in text
     assert "bf16[" not in text
