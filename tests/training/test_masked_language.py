@@ -90,7 +90,7 @@ def test_a_pretrained_model_begins_a_classifier(tmp_path: Path) -> None:
 
 @pytest.mark.extra("torch")
 @pytest.mark.slow
-def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_export(tmp_path: Path) -> None:
+def test_gradients_are_those_of_pytorch_and_it_loads_the_export(tmp_path: Path) -> None:
     """The heads that fill masks, of each kind of encoder; test_encoders has the heads for classes."""
     published, exported = tmp_path / "published", tmp_path / "exported"
     torch_process.pytorch("torch_masked.py", published)
@@ -106,9 +106,8 @@ def test_gradients_and_training_steps_are_those_of_pytorch_and_it_loads_the_expo
         real = reference_arrays["mask"] > 0  # padding has positions of its own in PyTorch's RoBERTa, and no targets
         expected, logits = reference_arrays["logits"][real], forward(weights, config, batch).numpy()[real]
         np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
-        steps = adamw_steps.STEPS if name == NAMES[0] else 1
-        losses, gradients = adamw_steps.train(config, weights, batch, steps=steps)
-        np.testing.assert_allclose(losses, reference_arrays["losses"][:steps], rtol=1e-4, err_msg=name)
+        losses, gradients = adamw_steps.train(config, weights, batch, steps=1)
+        np.testing.assert_allclose(losses, reference_arrays["losses"][:1], rtol=1e-4, err_msg=name)
         save_weights(tmp_path, config, gradients)
         with safe_open(tmp_path / "model.safetensors", "np") as file:
             for tensor in file.keys():  # noqa: SIM118 - it is no dict
