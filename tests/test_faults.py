@@ -1,4 +1,4 @@
-"""Commands that meet a fault of the disk or of a bucket, and are given again: 105 seeds of `faults`, which says what must hold."""
+"""Commands that meet a fault of the disk or of a bucket, and are given again: 53 seeds of `faults`, which says what must hold."""
 
 import os
 import shutil
@@ -15,8 +15,8 @@ from t5prep.io import gcs
 pytestmark = [pytest.mark.extra("fake-gcs-server"), pytest.mark.slow]
 
 # `train` and `eval` compile, so they meet few.
-SEEDS = {"train": 2, "eval": 3}
-DEFAULT_SEEDS = 20
+SEEDS = {"train": 1, "eval": 2}
+DEFAULT_SEEDS = 10
 
 
 @pytest.fixture(scope="module")
@@ -47,4 +47,4 @@ def test_a_fault_leaves_nothing_false(harness: Harness, name: str) -> None:
     numbers = seeds(SEEDS.get(name, DEFAULT_SEEDS))
     wrong = [failure for number in numbers if (failure := harness.seed(scenario, number))]
     assert not wrong, "\n\n".join(wrong)
-    assert len(numbers) < DEFAULT_SEEDS or {0, 1, -9} <= set(harness.codes[-len(numbers) :])  # each kind of end was met
+    assert len(harness.codes) < 3 * DEFAULT_SEEDS or {0, 1, -9} <= set(harness.codes)  # each kind of end was met

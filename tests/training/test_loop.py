@@ -342,8 +342,8 @@ cli.main(["doctor"])
 
 @pytest.mark.slow
 def test_real_signals_against_real_processes(tmp_path: Path) -> None:
-    """Three to `train`, three to `predict`: `signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
-    count = os.environ.get("T5PREP_SIGNALS", "6")
+    """One to `train`, one to `predict`: `signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
+    count = os.environ.get("T5PREP_SIGNALS", "2")
     script = Path(__file__).with_name("signals_thousand.py")
     result = subprocess.run([sys.executable, str(script), str(tmp_path / "s"), count], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
