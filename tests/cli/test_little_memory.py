@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from raised import assert_error
 
 
 @pytest.mark.parametrize("megabytes", [400, 1000])
@@ -23,7 +24,7 @@ def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None
     )
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"Error: `ulimit -v` allows {megabytes:,} MiB of address space, but t5prep needs 2,048 MiB")
+    assert_error(line, "device.address-space-limit", "ulimit -v", f"{megabytes:,} MiB", "2,048 MiB")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

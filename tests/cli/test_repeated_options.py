@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises
 from small_corpora import by_id, bytes_of
 
 import t5prep
@@ -50,10 +50,8 @@ def test_every_option_that_comes_twice_is_an_error() -> None:
         name = max(option.opts, key=len)
         option_words = [name] if option.is_flag else [name, "1"]
         result = CliRunner().invoke(main, [*words, *option_words, *option_words])
-        assert (result.exit_code, f"{name} appears 2 times" in result.output) == (2, True), (
-            words,
-            name,
-        )
+        assert result.exit_code == 2, (words, name)
+        assert_error(result.stderr, "option.repeated", f"{name} ", " 2 ")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from raised import assert_error
 from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
@@ -35,38 +36,42 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "expected"),
+    ("line", "exit_code", "error"),
     [
-        ("prepar so_quality", 2, 'There is no command "prepar". Did you mean "prepare"?'),
-        ("prepare --source x so_quality", 2, "the task: t5prep prepare TASK --source ..."),
-        ("prepare so_qualty --source x --tokenizer sample: --out y", 1, 'Did you mean "so_quality"?'),
-        (f"{TEXTS} --tokenizer sample", 1, 'Did you mean "sample:"'),
-        (f"{TEXTS} --tokenizer sampel:", 1, 'Did you mean "sample:"'),
-        (f"{TEXTS} --tokenizer data/wrods", 1, 'data/wrods does not exist. Did you mean "data/words"?'),
-        (f"{TEXTS.replace('feedback', 'feedbak')} --tokenizer sample:", 1, 'Did you mean "feedback.csv"?'),
-        (f"{TEXTS.replace('Title', 'Titel')} --tokenizer sample:", 1, 'no column "Titel"; it has Id, Title, Body, Y'),
-        ("inspect data/feedbak", 1, 'data/feedbak does not exist. Did you mean "data/feedback"?'),
-        ("inspect data/feedback --split trian", 1, 'Did you mean "train"?'),
-        ("verify data", 1, "data/feedback"),
-        ("report feedback.csv", 1, "feedback.csv is a file"),
-        ("report nothing/at/all", 1, "nothing/at/all does not exist. Name a prepared dataset, or a training run."),
+        ("prepar so_quality", 2, ("option.unknown-command", '"prepar"', '"prepare"')),
+        ("prepare --source x so_quality", 2, ("option.misplaced", "t5prep prepare TASK --source ...")),
+        ("prepare so_qualty --source x --tokenizer sample: --out y", 1, ("task.unknown", '"so_quality"')),
+        (f"{TEXTS} --tokenizer sample", 1, ("tokenizer.not-found", '"sample:"')),
+        (f"{TEXTS} --tokenizer sampel:", 1, ("tokenizer.not-found", '"sample:"')),
+        (f"{TEXTS} --tokenizer data/wrods", 1, ("tokenizer.not-found", "data/wrods", '"data/words"')),
+        (f"{TEXTS.replace('feedback', 'feedbak')} --tokenizer sample:", 1, ("source.not-found", '"feedback.csv"')),
         (
-            "predict --model runs/feedback feedbak.csv",
+            f"{TEXTS.replace('Title', 'Titel')} --tokenizer sample:",
             1,
-            "feedbak.csv does not exist. Name a file, a directory, or a glob in",
+            ("column.missing", '"Titel"', "Id, Title, Body, Y"),
         ),
-        ("predict --model runs/feedbak", 1, 'runs/feedbak does not exist. Did you mean "runs/feedback"?'),
-        ("eval --model runs/feedbak --data data/feedback", 1, 'Did you mean "runs/feedback"?'),
-        ("eval --model data/feedback --data data/feedback", 1, "data/feedback is a prepared dataset"),
-        ("export --model runs/feedbak --out m", 1, 'Did you mean "runs/feedback"?'),
-        ("train --recipe tinny --data data/feedback --out r", 1, 'Did you mean "tiny"?'),
-        ("train --recipe tiny --data data/feedback --out r --set learnig_rate=3", 1, 'Did you mean "learning_rate"?'),
+        ("inspect data/feedbak", 1, ("dataset.not-found", "data/feedbak", '"data/feedback"')),
+        ("inspect data/feedback --split trian", 1, ("split.unknown", '"trian"', '"train"')),
+        ("verify data", 1, ("dataset.missing-manifest", "data/feedback")),
+        ("report feedback.csv", 1, ("dataset.folder-expected", "feedback.csv")),
+        ("report nothing/at/all", 1, ("dataset.not-found", "nothing/at/all")),
+        ("predict --model runs/feedback feedbak.csv", 1, ("source.not-found", "feedbak.csv")),
+        ("predict --model runs/feedbak", 1, ("model.not-found", "runs/feedbak", '"runs/feedback"')),
+        ("eval --model runs/feedbak --data data/feedback", 1, ("model.not-found", '"runs/feedback"')),
+        ("eval --model data/feedback --data data/feedback", 1, ("model.dataset-folder", "data/feedback")),
+        ("export --model runs/feedbak --out m", 1, ("model.not-found", '"runs/feedback"')),
+        ("train --recipe tinny --data data/feedback --out r", 1, ("recipe.unknown", '"tinny"', '"tiny"')),
+        (
+            "train --recipe tiny --data data/feedback --out r --set learnig_rate=3",
+            1,
+            ("setting.unknown", '"learnig_rate"', '"learning_rate"'),
+        ),
     ],
 )
-def test_what_was_meant(feedback_files: None, line: str, code: int, expected: str) -> None:
+def test_what_was_meant(feedback_files: None, line: str, exit_code: int, error: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, line.split(), input="a line\n", catch_exceptions=False)
-    assert expected in result.output
-    assert result.exit_code == code
+    assert result.exit_code == exit_code
+    assert_error(result.stderr, *error)
 
 
 def test_rows_that_mostly_make_no_example_are_warned_of(feedback_files: None) -> None:

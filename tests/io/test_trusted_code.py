@@ -48,5 +48,5 @@ def test_where_nothing_can_be_written_it_is_asked_about(tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     trusted_code.remember(b"TASK = 1")
-    with raises(UsageError, "task.untrusted-code", "make inputs", "run/task-0.py", "the model"):
+    with raises(UsageError, "task.untrusted-code", "make inputs", "run/task-0.py"):
         trusted_code.check(b"TASK = 1", path="run/task-0.py", use="make inputs", otherwise="", trusted=False)

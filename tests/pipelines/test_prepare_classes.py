@@ -77,7 +77,7 @@ def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
 
 
 def test_a_t5_needs_classes_for_the_target_class(source, tmp_path):
-    with raises(UsageError, "task.missing-classes", "remove --target class") as raised:
+    with raises(UsageError, "task.missing-classes", "translate_en_ro", "--target class") as raised:
         prepared(source, tmp_path / "out", tokenizer="sample:", task="translate_en_ro", target="class")
     assert "--tokenizer" not in str(raised.value)
 

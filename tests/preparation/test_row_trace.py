@@ -21,6 +21,7 @@ import records_in_python
 import sentencepiece
 import tensorflow as tf
 from click.testing import CliRunner
+from raised import raises, refused
 from random_seeds import seeds
 from small_corpora import prepared, questions, rejected, write_csv
 
@@ -495,11 +496,8 @@ def run(*arguments: object) -> Any:
 
 def test_an_id_that_is_nowhere_is_a_sentence(near: Path) -> None:
     for id in ("no such", "a.csv:0", f"a.csv:{COUNT + 1}", ""):
-        result = run("why", id, "--data", near / "d")
-        assert result.exit_code == 1
-        (line,) = result.stderr.splitlines()
-        assert f'has the id "{id}"' in line
-    with pytest.raises(DatasetError):
+        refused("row.unknown-id", f'"{id}"', str(near / "d"), command=("why", id, "--data", near / "d"))
+    with raises(DatasetError, "row.unknown-id", '"no such"'):
         t5prep.why("no such", near / "d")
 
 
@@ -662,8 +660,7 @@ def test_an_id_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
     (shard,) = manifest.load(data).splits["train"].shards
     broken = records_in_python.framed({"id": [b"1003\xff"], "input_ids": [1], "labels": [1]})
     (data / shard.name).write_bytes(broken)
-    refused = run("why", "1003", "--data", data)
-    assert (refused.exit_code, "[dataset.damaged]" in refused.output) == (1, True)
+    refused("dataset.damaged", str(data), command=("why", "1003", "--data", data))
 
 
 @pytest.mark.parametrize(
@@ -678,6 +675,5 @@ def test_lines_of_rejected_rows_that_are_none(tmp_path: Path, line: str) -> None
     prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
     (data / "rejected.jsonl").write_text(line + "\n")
     for command in (["why", "1003", "--data", data], ["table", data, tmp_path / "t.csv", "--rejected"]):
-        refused = run(*command)
-        if refused.exit_code or command[0] == "why":  # a table takes what is missing for null
-            assert (refused.exit_code, "rejected.jsonl cannot be read" in refused.output) == (1, True)
+        if command[0] == "why" or run(*command).exit_code:  # a table takes what is missing for null
+            refused("dataset.damaged", "rejected.jsonl", command=command)

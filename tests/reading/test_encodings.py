@@ -9,19 +9,18 @@ from t5prep.reading.formats import Format
 
 
 @pytest.mark.parametrize(
-    ("head", "message"),
+    ("head", "value"),
     [
-        (b"\x28\xb5\x2f\xfd\x04\x00\x99", "end in .zst"),
-        (b"\x1f\x8b\x08\x00\xff\xff", "end in .gz"),
-        (b"PK\x03\x04\x14\xff\xfe", "a zip archive or a spreadsheet"),
+        (b"\x28\xb5\x2f\xfd\x04\x00\x99", ".zst"),
+        (b"\x1f\x8b\x08\x00\xff\xff", ".gz"),
+        (b"PK\x03\x04\x14\xff\xfe", "zip"),
         (b"PAR1\x15\x04\xff\x80", "--format parquet"),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_what_is_packed_is_no_encoding(head: bytes, message: str, encoding: str) -> None:
-    with pytest.raises(SourceError) as refused:
-        encodings.check(head, Format("text", encoding), name="a.txt.zst")
-    assert message in str(refused.value)
+def test_what_is_packed_is_no_encoding(head: bytes, value: str, encoding: str) -> None:
+    with raises(SourceError, "file.binary-content", "a.txt", value) as refused:
+        encodings.check(head, Format("text", encoding), name="a.txt")
     assert "--encoding" not in str(refused.value)
 
 
@@ -34,7 +33,7 @@ def test_what_was_advised_is_not_advised_again() -> None:
         try:
             encodings.check(head, Format("text", encoding), name="a.txt")
         except SourceError as error:
-            if "No other encoding fits either." in str(error):
+            if "--encoding" not in str(error):
                 return
             encoding = str(error).rpartition(" ")[2]
             assert encoding not in tried

@@ -16,7 +16,7 @@ from typing import Any
 import browser
 import pytest
 from click.testing import CliRunner
-from raised import raises
+from raised import raises, refused
 from small_corpora import prepared, questions, write_csv
 
 import t5prep
@@ -282,8 +282,7 @@ def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
     with raises(UsageError, "run.unreadable"):
         explore.answers_of(str(tmp_path / "none"), None)
     (tmp_path / "eval.json").write_text("{}")
-    refused = CliRunner().invoke(main, ["explore", str(data), "--run", str(tmp_path)])
-    assert (refused.exit_code, "holds no predictions" in refused.stderr) == (1, True)
+    refused("answer.missing", str(tmp_path / "eval.json"), command=("explore", data, "--run", tmp_path))
 
 
 # ──────────────────────────────────────────────────────────────────────────────────────────────── What strangers wrote ──

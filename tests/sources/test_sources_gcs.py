@@ -60,5 +60,5 @@ def test_what_is_not_there_is_said(corpora: str):
     gcs.delete(f"{corpora}/a/train.csv", generation=int(train.path.partition("#")[2]))
     with raises(SourceError, "source.not-found"):
         open_stream(train)
-    with raises(SourceError, "source.files-missing", "no file"):
+    with raises(SourceError, "source.files-missing", f"{corpora}/b"):
         resolve(f"{corpora}/b")

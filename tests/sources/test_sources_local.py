@@ -66,31 +66,31 @@ def test_include_chooses_by_whole_names_or_their_last_parts(tree: Path):
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    ("source", "code", "values"),
     [
-        ("{tree}/nothing", "does not exist"),
-        ("{tree}/sub/c.tx", 'Did you mean "c.txt"'),
-        ("{tree}/sub/d", "sub has b.csv, c.txt."),
-        ("/dev/null", "neither a file nor a directory"),
-        ("x" * 5000, "cannot be read" if sys.version_info < (3, 14) else "does not exist"),  # as Path.exists says
-        ("~nobody-of-this-name/*.csv", "cannot be read"),
-        ("{tree}/*.parquet", "no file that rows could be read from"),
-        ("", "empty"),
-        ("kagle:a/b", 'Did you mean "kaggle"'),
-        ("ftp://host/x", "not a kind of source"),
-        ("kaggle:only-one", EXAMPLES["kaggle"]),
-        ("kaggle:a/b@latest", EXAMPLES["kaggle"]),
-        ("zenodo:abc", EXAMPLES["zenodo"]),
-        ("hf:glue", EXAMPLES["hf"]),
-        ("hf:a/b#", EXAMPLES["hf"]),
-        ("https:/example.org", EXAMPLES["https"]),
-        ("gs:bucket", EXAMPLES["gs"]),
+        ("{tree}/nothing", "source.not-found", ("/nothing ",)),
+        ("{tree}/sub/c.tx", "source.not-found", ('"c.txt"',)),
+        ("{tree}/sub/d", "source.not-found", ("b.csv, c.txt",)),
+        ("/dev/null", "source.special-file", ("/dev/null",)),
+        # As Path.exists says:
+        ("x" * 5000, "source.unreadable" if sys.version_info < (3, 14) else "source.not-found", ("x" * 5000,)),
+        ("~nobody-of-this-name/*.csv", "source.unreadable", ("~nobody-of-this-name",)),
+        ("{tree}/*.parquet", "source.files-missing", ("/*.parquet ",)),
+        ("", "option.missing", ()),
+        ("kagle:a/b", "source.unknown-scheme", ('"kagle:"', '"kaggle"')),
+        ("ftp://host/x", "source.unknown-scheme", ('"ftp:"',)),
+        ("kaggle:only-one", "source.invalid-address", (EXAMPLES["kaggle"],)),
+        ("kaggle:a/b@latest", "source.invalid-address", (EXAMPLES["kaggle"],)),
+        ("zenodo:abc", "source.invalid-address", (EXAMPLES["zenodo"],)),
+        ("hf:glue", "source.invalid-address", (EXAMPLES["hf"],)),
+        ("hf:a/b#", "source.invalid-address", (EXAMPLES["hf"],)),
+        ("https:/example.org", "source.invalid-address", (EXAMPLES["https"],)),
+        ("gs:bucket", "source.invalid-address", (EXAMPLES["gs"],)),
     ],
 )
-def test_what_cannot_be_is_said_with_an_example(source: str, says: str, tree: Path):
-    with pytest.raises(SourceError) as error:
+def test_what_cannot_be_is_said_with_an_example(source: str, code: str, values: tuple[str, ...], tree: Path):
+    with raises(SourceError, code, *values) as error:
         resolve(source.format(tree=tree))
-    assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -221,26 +221,25 @@ def symlink(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda p: zip_file(p, ("../../a.csv", b"x")), ("file.unsafe-archive", "climbs out")),
-        (lambda p: zip_file(p, ("a/../../b.csv", b"x")), ("file.unsafe-archive", "climbs out")),
-        (lambda p: zip_file(p, ("..\\a.csv", b"x")), ("file.unsafe-archive", "climbs out")),
-        (lambda p: zip_file(p, ("/etc/a.csv", b"x")), ("file.unsafe-archive", "absolute")),
-        (lambda p: zip_file(p, ("C:\\a.csv", b"x")), ("file.unsafe-archive", "absolute")),
-        (symlink, ("file.unsafe-archive", "symbolic link")),
+        (lambda p: zip_file(p, ("../../a.csv", b"x")), ("file.unsafe-archive", '"../../a.csv"')),
+        (lambda p: zip_file(p, ("a/../../b.csv", b"x")), ("file.unsafe-archive", '"a/../../b.csv"')),
+        (lambda p: zip_file(p, ("..\\a.csv", b"x")), ("file.unsafe-archive", '"..\\a.csv"')),
+        (lambda p: zip_file(p, ("/etc/a.csv", b"x")), ("file.unsafe-archive", '"/etc/a.csv"')),
+        (lambda p: zip_file(p, ("C:\\a.csv", b"x")), ("file.unsafe-archive", '"C:\\a.csv"')),
+        (symlink, ("file.unsafe-archive", '"a.csv"')),
         (encrypted, ("file.encrypted-archive",)),
         (lambda p: zip_file(p, ("a.csv", b"0" * (80 << 20))), ("file.oversized-archive",)),
-        (lambda p: p.write_bytes(b"<html>not found</html>"), ("file.damaged", "zip")),
+        (lambda p: p.write_bytes(b"<html>not found</html>"), ("file.damaged",)),
         (
             lambda p: p.write_bytes(zip_file(p, ("a.csv", os.urandom(9999))).read_bytes()[:-500]),
-            ("file.damaged", "zip"),
+            ("file.damaged",),
         ),
     ],
 )
 def test_archives_that_mean_harm_are_refused(make, says: tuple[str, ...], tmp_path: Path):
     make(tmp_path / "bad.zip")
-    with raises(SourceError, *says) as error:
+    with raises(SourceError, *says, "bad.zip"):
         resolve(str(tmp_path / "bad.zip"))
-    assert "bad.zip" in str(error.value)
 
 
 def test_a_member_whose_bytes_were_changed_is_said_to_be_damaged(tmp_path: Path):

@@ -127,8 +127,7 @@ def saved_t5(folder: Path, tokenizer_class: str, *tokens: dict[str, Any]) -> Pat
 
 def test_added_tokens_for_which_transformers_5_has_other_ids_are_refused(tmp_path: Path) -> None:
     brace = added(0, "{{", special=False, normalized=True)
-    message = ("tokenizer.unsupported-class", "steps", "T5Tokenizer")
-    with raises(TokenizerError, *message):
+    with raises(TokenizerError, "tokenizer.unsupported-class", "T5Tokenizer"):
         loading.load(str(saved_t5(tmp_path / "class", "T5Tokenizer", brace)))
     tokenizer = loading.load(str(saved_t5(tmp_path / "any", "PreTrainedTokenizerFast", brace)))
     assert SAMPLE.size in tokenizer.encode("a {{ b")
