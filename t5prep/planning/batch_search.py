@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from t5prep.planning.chips import CHIPS, Tpu
-from t5prep.planning.question import Answer, Ask, Question, ask, widths
+from t5prep.planning.question import Answer, Ask, Question, widths
 
 MOST_ROWS = 2**20  # rows on a device, at which the search ends
 
@@ -17,7 +17,7 @@ class Advice:
     answer: Answer
 
 
-def largest_batch(question: Question, *, compile_question: Ask = ask) -> Answer | None:
+def largest_batch(question: Question, *, compile_question: Ask) -> Answer | None:
     """Return the answer for the most rows on a device that fit, or None if not even the fewest do.
 
     Memory grows almost linearly with the rows. So the next guess is where the line through two answers reaches the memory
@@ -53,7 +53,7 @@ def largest_batch(question: Question, *, compile_question: Ask = ask) -> Answer 
             second = answer
 
 
-def advise(question: Question, *, compile_question: Ask = ask) -> Iterator[Advice]:
+def advise(question: Question, *, compile_question: Ask) -> Iterator[Advice]:
     """Yield changes with which a question fits that does not fit, the cheapest first: at most one of each kind.
 
     The kinds are: gradient accumulation, remat, both, shorter lengths, Adafactor, the model divided over several devices,

@@ -15,8 +15,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from t5prep.planning import question as compile_question
 from t5prep.planning.compiled import Compiled
-from t5prep.planning.question import Answer, Ask, Question, ask, recall
+from t5prep.planning.question import Answer, Question, recall
 from t5prep.training.model.architecture import ModelConfig
 
 Say = Callable[[str], None]  # prints a sentence about the progress
@@ -36,35 +37,35 @@ _LINEAR = (
 )
 
 
-def estimate(question: Question, *, compile_question: Ask = ask, say: Say | None = None) -> Answer:
+def estimate(question: Question, *, say: Say | None = None) -> Answer:
     """Return the extended answer to `question`, or the exact one if it is as quick or if the memory is nearly full (NEAR).
 
-    `compile_question` compiles a question, and `say` prints a sentence about what is being compiled. Raises its errors.
+    `say` prints a sentence about what is being compiled. Raises the errors of `question.ask`.
     """
     if cached_answer := recall(question):
         return cached_answer
     if not _worthwhile(question):
-        return compile_question(question)
-    answer = extended(question, compile_question=compile_question, say=say)
+        return compile_question.ask(question)
+    answer = extended(question, say=say)
     share = answer.compiled.hbm_bytes / question.tpu.chip.hbm_bytes
     if not NEAR[0] < share < NEAR[1]:
         return answer
     if say:
         say(f"About {share:.0%} of a device's memory: compiling all layers, to be sure.")
-    return compile_question(question)
+    return compile_question.ask(question)
 
 
-def extended(question: Question, *, compile_question: Ask = ask, say: Say | None = None) -> Answer:
-    """Return the answer for all layers, extrapolated from steps that compute few layers. Raises its errors."""
+def extended(question: Question, *, say: Say | None = None) -> Answer:
+    """Return the answer for all layers, extrapolated from steps that compute few layers. Raises the errors of `question.ask`."""
     if not _worthwhile(question):
-        return compile_question(question)
+        return compile_question.ask(question)
     layers, needed = _layers(question), _needed(question)
     if say:
         models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in _models(layers))
         say(f"Compiling it with {models} of its {layers[0]} + {layers[1]} layers (--exact compiles all).")
     # Each compilation is a separate process that uses one core for most of its time.
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
-        jobs = {pool.submit(compile_question, needed[part]): part for part in needed}
+        jobs = {pool.submit(compile_question.ask, needed[part]): part for part in needed}
         answers: dict[Layers, Answer] = {}
         for job in concurrent.futures.as_completed(jobs):
             answers[jobs[job]] = job.result()
@@ -73,15 +74,15 @@ def extended(question: Question, *, compile_question: Ask = ask, say: Say | None
     return _extend(question, answers)
 
 
-def planned(question: Question, *, like: Answer, compile_question: Ask = ask) -> Answer:
+def planned(question: Question, *, like: Answer) -> Answer:
     """Return the answer `like` with the memory of `question`, a step with another number of rows.
 
     Memory alone is planned, which takes seconds, and all other figures are those of `like`. If compiling all layers is as
     quick, the answer is an exact one.
     """
     if not _worthwhile(question):
-        return compile_question(question)
-    memory = compile_question(dataclasses.replace(question, memory_alone=True)).compiled
+        return compile_question.ask(question)
+    memory = compile_question.ask(dataclasses.replace(question, memory_alone=True)).compiled
     state = like.compiled.weight_bytes + like.compiled.slot_bytes + like.compiled.program_bytes
     needed = state + memory.temp_bytes if memory.fits else memory.hbm_bytes
     fits = memory.fits and needed <= question.tpu.chip.hbm_bytes

@@ -167,20 +167,11 @@ def stages(
 
     Raises T5prepError.
     """
-    if save:
-        answer = compile_question.ask(question, save=save)
-    else:
-        answer = (
-            compile_question.ask(question)
-            if exact
-            else extending.estimate(question, compile_question=compile_question.ask, say=say)
-        )
+    answer = compile_question.ask(question, save=save) if save or exact else extending.estimate(question, say=say)
     epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits and answer.step_seconds else None
     grown = Plan(answer, epoch)
     yield grown
-    ask = (
-        compile_question.ask if exact else functools.partial(extending.extended, compile_question=compile_question.ask)
-    )
+    ask = compile_question.ask if exact else extending.extended
     if largest:
         if say:
             say("Looking for the largest batch, by the memory that the compiler plans for a few.")
@@ -197,10 +188,10 @@ def stages(
 
 def _largest_extended(question: Question) -> Answer | None:
     """Return the extended answer for the most rows that fit, or None. The search plans only the memory, in seconds."""
-    like = extending.extended(question, compile_question=compile_question.ask)
-    plan = functools.partial(extending.planned, like=like, compile_question=compile_question.ask)
+    like = extending.extended(question)
+    plan = functools.partial(extending.planned, like=like)
     largest = batch_search.largest_batch(question, compile_question=plan)
-    while largest and not (answer := extending.extended(largest.question, compile_question=compile_question.ask)).fits:
+    while largest and not (answer := extending.extended(largest.question)).fits:
         # The search assumed the program size of the smaller batch, and this program is larger. Try fewer rows, by a
         # sixteenth, which is the precision of the search.
         unit, rows = question.settings.accumulate, largest.question.rows
@@ -320,11 +311,7 @@ def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Cho
             "--input-length instead of --lengths.",
             code="plan.token-targets",
         )
-    ask = (
-        compile_question.ask
-        if chosen.exact
-        else functools.partial(extending.estimate, compile_question=compile_question.ask, say=say)
-    )
+    ask = compile_question.ask if chosen.exact else functools.partial(extending.estimate, say=say)
 
     def cost(inputs: int, targets: int) -> float:
         """Return the FLOPs of a row with these lengths."""

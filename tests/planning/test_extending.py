@@ -24,7 +24,7 @@ class Compiler:
         self.layers: list[tuple[int, int]] = []
         self.planned: list[tuple[int, int]] = []  # of these, the memory alone
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: Question, *, save: str = "") -> Answer:
         shape = question.shape
         encoder = getattr(shape, "computed_layers", 0) or shape.num_layers
         decoder = 0 if shape.classes else shape.computed_decoder_layers or shape.num_decoder_layers
@@ -54,11 +54,12 @@ def own_cache(tmp_path, monkeypatch):
         ("byt5-base", {(3, 3), (4, 4), (4, 3)}),  # 18 + 6 layers
     ],
 )
-def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
+def test_what_is_linear_in_the_layers_is_extended_exactly(model, models, monkeypatch):
     compiler = Compiler()
+    monkeypatch.setattr(question_module, "ask", compiler)
     messages = []
     question = make_question(model)
-    answer = extending.estimate(question, compile_question=compiler, say=messages.append)
+    answer = extending.estimate(question, say=messages.append)
     assert set(compiler.layers) == models
     assert compiler.planned == [(question.shape.num_layers, question.shape.num_decoder_layers)]
     assert answer.extended
@@ -73,7 +74,7 @@ def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_the_memory_is_planned_with_all_layers(fits):
+def test_the_memory_is_planned_with_all_layers(fits, monkeypatch):
     """Temporaries, in GiB: one a layer in small models, and far less than that in the whole one."""
 
     def compiler(question):
@@ -82,7 +83,8 @@ def test_the_memory_is_planned_with_all_layers(fits):
         layers = question.shape.computed_layers
         return Answer(question, Compiled(True, (2 + layers) * GIB, temp_bytes=layers * GIB, estimated_cycles=layers))
 
-    answer = extending.extended(make_question("t5-large"), compile_question=compiler)
+    monkeypatch.setattr(question_module, "ask", compiler)
+    answer = extending.extended(make_question("t5-large"))
     assert answer.fits == fits
     assert answer.compiled.hbm_bytes == (2 + 9 if fits else 20) * GIB
     if fits:
@@ -91,36 +93,40 @@ def test_the_memory_is_planned_with_all_layers(fits):
 
 
 @pytest.mark.parametrize("model", ["bert-large-uncased", "t5-base"])
-def test_one_stack_of_layers_is_compiled_whole(model):
+def test_one_stack_of_layers_is_compiled_whole(model, monkeypatch):
     question = make_question(model)
     if model == "t5-base":  # its encoder with a head
         question = dataclasses.replace(question, shape=with_classes(question.shape, ("no", "yes")))
     compiler = Compiler()
-    answer = extending.estimate(question, compile_question=compiler)
+    monkeypatch.setattr(question_module, "ask", compiler)
+    answer = extending.estimate(question)
     assert compiler.layers == [(question.shape.num_layers, 0)]
     assert not answer.extended
 
 
 @pytest.mark.parametrize("setting", [{"remat": True}, {"shard": "auto"}])
 @pytest.mark.parametrize("answering", [extending.estimate, extending.extended])
-def test_layers_that_are_one_loop_or_not_known_to_fit_are_compiled_at_once(answering, setting):
+def test_layers_that_are_one_loop_or_not_known_to_fit_are_compiled_at_once(answering, setting, monkeypatch):
     compiler = Compiler()
-    assert not answering(make_question(**setting), compile_question=compiler).extended
+    monkeypatch.setattr(question_module, "ask", compiler)
+    assert not answering(make_question(**setting)).extended
     assert (compiler.layers, compiler.planned) == ([(12, 12)], [])
 
 
-def test_no_more_layers_are_computed_than_a_stack_has():
+def test_no_more_layers_are_computed_than_a_stack_has(monkeypatch):
     question = make_question()
     small_shape = dataclasses.replace(question.shape, num_layers=3, num_decoder_layers=6)
     compiler = Compiler()
-    extending.estimate(dataclasses.replace(question, shape=small_shape), compile_question=compiler)
+    monkeypatch.setattr(question_module, "ask", compiler)
+    extending.estimate(dataclasses.replace(question, shape=small_shape))
     assert compiler.layers == [(3, 6)]
 
 
 @pytest.mark.parametrize(("layer", "all_layers", "fits"), [(0.95, True, True), (1.05, True, False), (3, False, False)])
-def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_layers, fits):
+def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_layers, fits, monkeypatch):
     compiler = Compiler(layer=layer)
-    answer = extending.estimate(make_question(), compile_question=compiler)
+    monkeypatch.setattr(question_module, "ask", compiler)
+    answer = extending.estimate(make_question())
     assert answer.fits == fits
     assert ((12, 12) in compiler.layers) == all_layers == (not answer.extended)
 
