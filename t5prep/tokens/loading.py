@@ -41,6 +41,18 @@ def load(name: str | ModelFiles) -> Tokenizer:
     encoder's tokenizer (BERT's, RoBERTa's, ...) may also be a `vocab.txt`, a `vocab.json` beside its `merges.txt`, or a
     `spm.model`. The other files of a directory or a Hub repository count as in transformers (`_of_folder`).
     """
+    try:
+        return _load(name)
+    # Strangers write these files, whose values may be of any type.
+    except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        name = name.name if isinstance(name, ModelFiles) else name
+        raise TokenizerError(
+            f"The files of the tokenizer {name} are damaged ({type(error).__name__}). Fetch them again.",
+            code="tokenizer.damaged",
+        ) from error
+
+
+def _load(name: str | ModelFiles) -> Tokenizer:
     if isinstance(name, ModelFiles):
         return _of_folder(name)
     source = _find(name)
