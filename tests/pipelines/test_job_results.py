@@ -176,7 +176,7 @@ def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(
 ) -> None:
     failed.restore()
     prepared(failed.source, failed.out, **failed.choices | {"shards": 2, "seed": 1})
-    assert "an earlier run" not in capsys.readouterr().err
+    assert "--fresh" not in capsys.readouterr().err
     shard_count = len([path for path in failed.out.iterdir() if shard_files.is_shard(path.name)])
     assert shard_count == 3  # two of train, one of validation
     assert not list(failed.out.glob(f"{output_folder.CACHE_PREFIX}*"))

@@ -104,7 +104,7 @@ def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source,
     written_count = len(front.written_names())
     prepared(source, uri, runner="prism", **CHOICES)
     assert not [name for name in front.written_names()[written_count:] if ".tfrecord-" in name]
-    assert "from an earlier run" in capsys.readouterr().err
+    assert "--fresh" in capsys.readouterr().err
     prepared(source, tmp_path / "data", **CHOICES)
     assert read_objects(uri) == bytes_of(tmp_path / "data")
     assert not gcs.listed(f"{uri}/.unfinished-")

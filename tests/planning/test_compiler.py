@@ -207,7 +207,18 @@ def test_names_of_tpus(name, chip, devices, chips):
     assert (tpu.chip.name, tpu.devices, tpu.chips) == (chip, devices, chips)
 
 
-@pytest.mark.parametrize("name", ["v1-8", "a100", "", "v5p-7", "v3-0", "v5e-9", "v6e-12"])
-def test_tpus_that_do_not_exist(name):
-    with pytest.raises(UsageError):
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("v1-8", "device.unknown-type"),
+        ("a100", "device.unknown-type"),
+        ("", "device.unknown-type"),
+        ("v5p-7", "device.invalid-size"),
+        ("v3-0", "device.unknown-type"),
+        ("v5e-9", "device.invalid-size"),
+        ("v6e-12", "device.invalid-size"),
+    ],
+)
+def test_tpus_that_do_not_exist(name, code):
+    with raises(UsageError, code, f'"{name}"'):
         parse(name)

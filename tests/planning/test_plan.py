@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import toy_dataset
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises, refused
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
@@ -235,23 +235,24 @@ real = pytest.mark.extra("libtpu")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "error"),
     [
-        (["--model", "t5-base", "--tpu", "v9-8"], '"v9-8" is not a TPU'),
-        (["--model", "t5-bose"], 'Did you mean "t5-base"'),
-        ([], "model"),
-        (["--model", "t5-base", "--lengths"], "--data"),
-        (["--model", "t5-base", "--batch", "8", "--batch", "16"], "--sweep"),
-        pytest.param(["--model", "t5-base", "--batch", "12", "--quick"], "--batch 8", marks=real),
-        (["--model", "t5-base", "--set", "remot=1"], 'Did you mean "remat"'),
-        (["--data", "nowhere", "--model", "t5-base"], "nowhere does not exist"),
+        (["--model", "t5-base", "--tpu", "v9-8"], ("device.unknown-type", '"v9-8"')),
+        (["--model", "t5-bose"], ("model.not-found", '"t5-bose"', '"t5-base"')),
+        ([], ("option.missing", "--model")),
+        (["--model", "t5-base", "--lengths"], ("option.missing", "--lengths", "--data")),
+        (["--model", "t5-base", "--batch", "8", "--batch", "16"], ("option.missing-prerequisite", "--sweep")),
+        pytest.param(
+            ["--model", "t5-base", "--batch", "12", "--quick"],
+            ("device.indivisible-batch", " 12 ", "--batch 8"),
+            marks=real,
+        ),
+        (["--model", "t5-base", "--set", "remot=1"], ("setting.unknown", '"remot"', '"remat"')),
+        (["--data", "nowhere", "--model", "t5-base"], ("dataset.not-found", "nowhere")),
     ],
 )
-def test_what_cannot_be_planned_is_one_sentence(arguments, sentence):
-    result = invoke(*arguments)
-    assert result.exit_code == 1
-    assert sentence in result.stderr
-    assert "Traceback" not in result.output
+def test_what_cannot_be_planned_is_one_sentence(arguments, error):
+    refused(*error, command=("plan", *arguments))
 
 
 @pytest.fixture
@@ -300,7 +301,7 @@ def test_a_dry_run_needs_the_type_of_a_tpu(monkeypatch):
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
     result = train("--tpu", "--dry-run", "--data", "x", "--model", "t5-base")
     assert result.exit_code == 1
-    assert "type: --tpu v5e-8 --dry-run" in result.stderr
+    assert_error(result.stderr, "option.missing", "TPU_ACCELERATOR_TYPE", "--tpu v5e-8 --dry-run")
 
 
 @real
@@ -320,7 +321,8 @@ def test_a_dry_run_asks_what_training_would_and_training_remembers_it(tiny, tmp_
     assert "DOES NOT FIT" in result.stdout
     result = train(*arguments)  # there is no TPU here, so it ends; but first it warns
     assert result.exit_code == 1
-    assert "a device needs 12.00 GiB" in result.stderr
+    assert "12.00 GiB" in result.stderr
+    assert_error(result.stderr, "device.missing-tpu")
 
 
 def _float32_bytes(shape: Config) -> int:

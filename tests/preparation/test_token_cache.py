@@ -175,7 +175,7 @@ def test_fresh_uses_nothing_and_keeps_what_it_makes(tmp_path: Path, capfd: pytes
     (path,) = files_of(folder)
     path.write_bytes(b"not a table")
     prepared(source, tmp_path / "b", tokenizer=SAMPLE, cache=folder, fresh=True, workers=1)
-    assert "earlier run" not in capfd.readouterr().err
+    assert "--fresh" not in capfd.readouterr().err
     assert path.stat().st_size > 100
     path.write_bytes(b"cut off")  # what cannot be read is made again
     prepared(source, tmp_path / "c", tokenizer=SAMPLE, cache=folder)

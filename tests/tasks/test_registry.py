@@ -241,5 +241,5 @@ def test_columns_by_options_that_are_none(task: Path) -> None:
 
 def test_a_task_that_ends_the_program_at_a_row(task: Path, rows: Path, tmp_path: Path) -> None:
     task.write_text(TASK.replace('raise Reject("no words")', "raise SystemExit(0)"))
-    output = prepare(task, "--source", rows, "--tokenizer", "sample:", "--out", tmp_path / "out")
-    assert "he task shout fails at rows.csv, row 1: SystemExit: 0" in output
+    command = ("prepare", task, "--source", rows, "--tokenizer", "sample:", "--out", tmp_path / "out", "--workers", 1)
+    refused("task.example-failure", "shout", "rows.csv, row 1", "SystemExit: 0", command=command)

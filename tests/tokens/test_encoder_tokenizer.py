@@ -158,7 +158,7 @@ def test_a_sentencepiece_model_that_makes_a_page_of_a_character_is_one_sentence(
         (
             "normalizer",
             {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 2000},
-            ("tokenizer.damaged", "has 2,000 steps"),
+            ("tokenizer.damaged", "2,000"),
         ),
         (
             "normalizer",

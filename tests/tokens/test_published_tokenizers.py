@@ -160,9 +160,8 @@ def test_what_we_write_is_what_we_read(tmp_path: Path) -> None:
 def test_what_sentencepiece_does_otherwise_is_refused(change: Any, message: tuple[str, ...]) -> None:
     document = trained()
     change(document)
-    with raises(TokenizerError, *message) as raised:
+    with raises(TokenizerError, *message, "tokenizer.json"):
         convert(document)
-    assert str(raised.value).startswith("it: tokenizer.json")
 
 
 def test_sentinels_in_another_order_are_refused() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from raised import refused
 
 from t5prep.cli import main
 from t5prep.training import check_step
@@ -65,8 +66,5 @@ def test_numbers_that_are_not_finite_come_first_then_the_largest_difference() ->
 
 
 def test_without_an_accelerator_it_is_one_sentence(tmp_path: Path) -> None:
-    result = CliRunner().invoke(
-        main, ["train", "--check-step", "--data", "d", "--model", "tiny", "--out", str(tmp_path / "r")]
-    )
-    assert result.exit_code == 1
-    assert result.stderr.strip().endswith("Add --tpu local or --gpus. [option.missing]")
+    command = ("train", "--check-step", "--data", "d", "--model", "tiny", "--out", tmp_path / "r")
+    refused("option.missing", "--check-step", "--tpu local", "--gpus", command=command)

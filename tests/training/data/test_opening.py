@@ -93,7 +93,7 @@ REFUSED = [
     (
         lambda out: (out / "train.tfrecord-00001-of-00002").unlink(),
         {},
-        ("dataset.altered", "00001-of-00002", "missing"),
+        ("dataset.altered", "00001-of-00002"),
     ),
     (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, ("dataset.altered", "4 bytes")),
     (lambda out: None, {"split": "trian"}, ("split.unknown",)),

@@ -191,6 +191,6 @@ def test_a_damaged_recipe_is_one_sentence(file: str, content: str, tmp_path: Pat
 def test_a_source_without_any_text_is_refused(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     model = write(tmp_path / "model", ("Pooling", MEAN))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with raises(SourceError, "row.text-missing", str(len(rows)), "no text"):
+    with raises(SourceError, "row.text-missing", f" {len(rows)} ", "rows.jsonl"):
         t5prep.embed(str(model), tmp_path / "rows.jsonl", out=str(tmp_path / "out"), column="input")
     assert not (tmp_path / "out").exists()

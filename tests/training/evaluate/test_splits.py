@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from raised import raises
+from raised import raises, refused
 from small_corpora import prepared, questions, write_csv
 
 from t5prep import cli
@@ -90,9 +90,9 @@ def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
     (scored / "data" / "two" / "manifest.json").unlink()
     with raises(UsageError, "run.missing-data", "data/two"):
         splits.datasets_of(str(scored / "runs" / "both"))
-    with raises(UsageError, "option.missing"):
+    with raises(UsageError, "option.missing", "--data"):
         splits.datasets_of(str(scored))
-    with raises(UsageError, "run.not-found"):
+    with raises(UsageError, "run.not-found", "boht", "both"):
         splits.datasets_of(str(scored / "runs" / "boht"))
 
 
@@ -101,14 +101,10 @@ def test_a_place_for_predictions_is_checked_before_anything_is_scored(scored: Pa
     command = ["eval", "--model", str(scored / "runs" / "both"), "--predictions"]
     for path in (scored, scored / "file" / "a.json"):
         received_options.clear()
-        result = CliRunner().invoke(cli.main, [*command, str(path)])
-        assert result.exit_code == 1
-        assert f"{path} cannot be written (" in result.stderr
-        assert "with --predictions" in result.stderr
+        refused("output.unwritable", str(path), "--predictions", command=(*command, path))
         assert not received_options
     (scored / "manifest.json").write_text("{}\n")
-    result = CliRunner().invoke(cli.main, [*command, str(scored / "manifest.json")])
-    assert "manifest.json" in result.stderr
+    refused("output.foreign-file", "manifest.json", "--predictions", command=(*command, scored / "manifest.json"))
     assert (scored / "manifest.json").read_text() == "{}\n"
 
 
@@ -121,8 +117,7 @@ def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: 
         received_options[0].generation.beams,
         received_options[0].generation.no_repeat_ngram,
     ) == (5, 4, 2)
-    refused = CliRunner().invoke(cli.main, [*command, "--top-k", "3"])
-    assert "--top-k" in str(refused.output) + str(refused.exception)
+    refused("option.missing-prerequisite", "--top-k", "--sample", command=(*command, "--top-k", "3"))
 
 
 def test_a_dataset_of_another_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click.testing
 import pytest
 import toy_runs
-from raised import raises
+from raised import assert_error, raises
 
 import t5prep
 from t5prep import cli
@@ -75,14 +75,14 @@ def test_an_option_reaches_the_search(
     chosen = {**required_options, name: value}
     lines = tmp_path / "lines.txt"
     lines.write_text("one two\n")
-    with pytest.raises(UsageError, match="enough"):
+    with raises(UsageError, "option.missing", "enough"):
         t5prep.evaluate(model, data=data, **chosen)
-    with pytest.raises(UsageError, match="enough"):
+    with raises(UsageError, "option.missing", "enough"):
         t5prep.predict(model, ["one two"], **chosen)
     typed = " ".join(as_cli_option(key, option_value) for key, option_value in chosen.items()).split()
     for command in (["eval", "--data", data], ["predict", str(lines), "--as-text"]):
         result = click.testing.CliRunner().invoke(cli.main, [*command, "--model", model, *typed])
-        assert "enough" in result.stderr, result.stderr
+        assert_error(result.stderr, "option.missing", "enough")
     assert len(searched) == 4
     for options in searched:
         assert {key: getattr(options, key) for key in chosen} == chosen
@@ -118,7 +118,7 @@ def test_options_count_where_answers_are_one_token(data: str, tmp_path: Path, se
     classes = toy_runs.classes(tmp_path / "classes", rows=24)
     out = tmp_path / "run"
     toy_runs.create_run(out, manifest.load(classes), data=classes)
-    with pytest.raises(UsageError, match="enough"):
+    with raises(UsageError, "option.missing", "enough"):
         t5prep.evaluate(str(out), data=classes, sample=True)
     assert searched[0].sample
 

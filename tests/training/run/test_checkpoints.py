@@ -228,17 +228,16 @@ def test_another_run_is_refused() -> None:
 
     check()
     check(config=dataclasses.replace(CONFIG, out="elsewhere", keep=7))
-    with raises(UsageError, "checkpoint.settings-mismatch"):
+    with raises(UsageError, "checkpoint.settings-mismatch", "RUN", "batch", "64"):
         check(config=dataclasses.replace(CONFIG, batch=64))
-    with pytest.raises(
-        UsageError, match="with --model RUN --set weights=pretrained --out NEW"
-    ):  # else they stay random
+    advice = "--model RUN --set weights=pretrained --out NEW"  # else they stay random
+    with raises(UsageError, "checkpoint.settings-mismatch", "random", advice):
         check(config=dataclasses.replace(CONFIG, weights="random"))
-    with pytest.raises(DatasetError, match="was trained on d"):
+    with raises(DatasetError, "checkpoint.dataset-mismatch", "RUN", "9" * 12):
         check(data=[{**DATA[0], "digest": "9" * 64}])
-    with pytest.raises(DatasetError, match="tokenizer"):
+    with raises(DatasetError, "checkpoint.tokenizer-mismatch", "RUN", "2" * 12, "3" * 12):
         check(tokenizer="3" * 64)
-    with pytest.raises(UsageError, match=r"tensorflow 1\.0"):
+    with raises(UsageError, "checkpoint.version-mismatch", "RUN", "tensorflow 1.0"):
         check(state={"versions": {**checkpoints.versions(), "tensorflow": "1.0"}})
 
 

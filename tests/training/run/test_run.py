@@ -1,6 +1,7 @@
 """The files of a run: those of a start that came to no checkpoint are replaced, those of a run that goes on are not."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -94,5 +95,5 @@ def test_a_place_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_pipe_in_a_strangers_run_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "manifest-0.json")
-    with pytest.raises(OSError, match="it is a pipe or a device"):
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / "manifest-0.json"))):
         run.manifests_of_run(str(tmp_path))

@@ -73,7 +73,7 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
         assert compiling.compile_program(lowered_program, cache_path=str(tmp_path), say=messages.append) is compiled
     assert not loaded
     assert len(messages) == 150
-    assert all("is damaged or was not signed with this user's key" in message for message in messages)
+    assert all(str(file) in message for message in messages)
     monkeypatch.undo()
     assert np.array_equal(
         results(compiling.compile_program(lowered_program, cache_path=str(tmp_path)), lowered_program)["ids"],

@@ -242,17 +242,22 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
         ({"generate": True}, ["train"], {}, ("setting.inapplicable", "generate", "True")),
         ({"metric": "loss"}, ["train"], {}, ("setting.inapplicable", "metric", "loss")),
         ({"eval_rows": 9}, ["train"], {}, ("setting.inapplicable", "eval_rows", "9")),
+        ({"eval_split": "validatoin"}, ["train", "validation"], {}, ("split.unknown", '"validatoin"', '"validation"')),
+        ({"eval_split": "train"}, ["train"], {}, ()),
         (
-            {"eval_split": "validatoin"},
+            {"generate": True},
             ["train", "validation"],
-            {},
-            ("split.unknown",),
+            {"layout": "packed"},
+            ("setting.inapplicable", "--set generate=false"),
         ),
-        ({"eval_split": "train"}, ["train"], {}, ""),
-        ({"generate": True}, ["train", "validation"], {"layout": "packed"}, ("setting.inapplicable",)),
-        ({"generate": True}, ["train", "validation"], {"target_length": 2}, ("setting.inapplicable",)),
-        ({"generate": True}, ["train", "validation"], {}, ""),
-        ({"eval_every": 5}, ["train"], {}, ""),
+        (
+            {"generate": True},
+            ["train", "validation"],
+            {"target_length": 2},
+            ("setting.inapplicable", "--set generate=false"),
+        ),
+        ({"generate": True}, ["train", "validation"], {}, ()),
+        ({"eval_every": 5}, ["train"], {}, ()),
     ],
 )
 def test_settings_that_do_nothing_with_the_data_are_refused(
@@ -278,22 +283,22 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
             False,
             ("setting.unavailable-metric", "em", "loss, perplexity, token_accuracy"),
         ),
-        ("em", ["squad"], 8, True, ""),
-        ("bleu", ["squad"], 8, True, ""),  # computed beside the task's own
-        ("chrf", [], 8, True, ""),
+        ("em", ["squad"], 8, True, ()),
+        ("bleu", ["squad"], 8, True, ()),  # computed beside the task's own
+        ("chrf", [], 8, True, ()),
         ("bleu", ["squad"], 8, False, ("setting.unavailable-metric", "--set generate=true")),
         ("mse", ["squad"], 8, True, ("setting.unavailable-metric", "mse")),
         ("accuracy", ["classification"], 8, False, ("setting.unavailable-metric", "--set generate=true")),
-        ("accuracy", ["classification"], 4, False, ""),  # perhaps of one token
+        ("accuracy", ["classification"], 4, False, ()),  # perhaps of one token
         ("em", ["token_accuracy"], 8, True, ("setting.unavailable-metric", "loss, perplexity, token_accuracy")),
-        ("rougeL_f1", [], 8, True, ""),
-        ("word_accuracy", ["diacritics"], 8, True, ""),
-        ("loss", ["squad"], 8, False, ""),
-        ("auto", ["squad"], 8, False, ""),
+        ("rougeL_f1", [], 8, True, ()),
+        ("word_accuracy", ["diacritics"], 8, True, ()),
+        ("loss", ["squad"], 8, False, ()),
+        ("auto", ["squad"], 8, False, ()),
     ],
 )
 def test_a_metric_that_no_evaluation_will_have_is_refused(
-    tmp_path, metric: str, task: list, longest: int, generate: bool, message: str
+    tmp_path, metric: str, task: list, longest: int, generate: bool, message: tuple[str, ...]
 ) -> None:
     manifest = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
     split = dataclasses.replace(manifest.splits["validation"], lengths={"step": [16, 4], "joint": [[16, longest, 4]]})
