@@ -214,7 +214,7 @@ def test_names_of_tpus(name, chip, devices, chips):
         ("a100", "device.unknown-type"),
         ("", "device.unknown-type"),
         ("v5p-7", "device.invalid-size"),
-        ("v3-0", "device.unknown-type"),
+        ("v3-0", "device.invalid-size"),
         ("v5e-9", "device.invalid-size"),
         ("v6e-12", "device.invalid-size"),
     ],

@@ -31,7 +31,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "runs" / "both").mkdir(parents=True)
     state = SimpleNamespace(data=[{"uri": "data/one"}, {"uri": "data/two"}])
     monkeypatch.setattr(splits.run, "is_run", lambda name: name.endswith("both"))
-    monkeypatch.setattr(splits.checkpoint, "choose", lambda name, checkpoint: ("runs/both/7", state))
+    monkeypatch.setattr(splits.checkpoints, "choose", lambda name, checkpoint: ("runs/both/7", state))
 
     def load(model: str, options: ModelOptions) -> SimpleNamespace:
         loads.append(model)
