@@ -161,12 +161,12 @@ def test_published_shapes_have_the_published_number_of_weights(name, millions):
 
 
 def test_an_unknown_model_names_the_closest(tmp_path):
-    with raises(UsageError, "model.not-found"):
+    with raises(UsageError, "model.not-found", '"t5-larg"', '"t5-large"'):
         shape_of("t5-larg")
     assert shape_of("tiny").d_model == 64
     assert (shape_of("tiny").model_type, shape_of("tiny", classes=True).model_type) == ("t5", "bert")  # as `train`
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UsageError):
+    with raises(UsageError, "model.invalid-config", '"model_type"'):
         shape_of(str(tmp_path))
 
 

@@ -101,7 +101,9 @@ def test_a_test_file_without_targets_is_left_out(tmp_path: Path, capsys: pytest.
     files = {"train.csv": table("a", 40), "test.csv": table("b", label=False), "dev.csv": table("c")}
     manifest = prepared(folder_of(tmp_path, files), tmp_path)
     assert rows_of(manifest) == {"train": 40, "validation": 6}
-    assert 'test.csv has no column "label"' in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "test.csv" in message
+    assert '"label"' in message
     (tmp_path / "source" / "dev.csv").unlink()
     manifest = prepared(tmp_path / "source", tmp_path, overwrite=True)
     assert rows_of(manifest).keys() == {"train", "validation"}
@@ -419,7 +421,6 @@ def test_that_no_split_is_validation_is_said(
 ) -> None:
     manifest = prepared(folder_of(tmp_path, {name: table(name) for name in names}), tmp_path, **choices)
     message = capsys.readouterr().err
-    assert ("None is validation, so training will not be evaluated" in message) == is_warned
     assert ("--held-out 0.05" in message) == is_warned
     assert not (is_warned and "validation" in manifest.splits)
 

@@ -239,7 +239,7 @@ def test_a_page_without_the_tokenizer_says_so(data: Path, tmp_path: Path) -> Non
     page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
     assert "The records cannot be decoded" in page
     assert "gone.model does not exist" in page
-    with pytest.raises(TokenizerError):
+    with raises(TokenizerError, "dataset.tokenizer-unavailable", "gone.model"):
         report.write(tmp_path / "data", out=tmp_path / "report.html", tokenizer=str(model_path))
     assert 'class="record"' in report.write(tmp_path / "data", out=tmp_path / "r.html", tokenizer="sample:").read_text()
 

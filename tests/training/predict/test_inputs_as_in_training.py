@@ -215,5 +215,5 @@ def test_the_delimiter_and_the_encoding_of_the_data(tmp_path: Path, monkeypatch:
         t5prep.predict(model, comma, encoding="utf-8")
     assert predicted_ids(model, comma, monkeypatch, encoding="utf-8", delimiter=",") == expected
     shutil.copy(tmp_path / "rows.csv", tmp_path / "other.csv")
-    with pytest.raises(SourceError):
+    with raises(SourceError, "file.wrong-encoding", "other.csv", "utf-8"):
         t5prep.predict(model, tmp_path / "other.csv", encoding="utf-8")
