@@ -1,7 +1,6 @@
 """`import t5prep` is light, gives what the README uses, and folders of the same names stay folders."""
 
 import inspect
-import json
 import logging
 import os
 import subprocess
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import toy_runs
 from raised import raises
 
 import t5prep
+from t5prep.planning import compiled
+from t5prep.planning.compiled import Compiled
 
-ROOT = Path(__file__).parents[1]
 FUNCTIONS = [name for name in t5prep.__all__ if name != "T5prepError"]
 HEAVY = "'apache_beam', 'tensorflow', 'jax', 'numpy', 'pyarrow', 'click', 'transformers', 'requests'"
 
@@ -87,14 +86,6 @@ def test_the_error_and_unknown_names() -> None:
 def _example(name: str) -> str:
     """Return the example of a public function's docstring."""
     return textwrap.dedent((inspect.getdoc(getattr(t5prep, name)) or "").partition("\nExample:\n")[2]) + "\n"
-
-
-def _run(script: str) -> str:
-    """Return what a script prints."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout
 
 
 @pytest.fixture
@@ -173,13 +164,12 @@ def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(work_folder: Path
 
 
 @pytest.mark.slow
-def test_the_examples_of_training_run(work_folder: Path) -> None:
-    """The examples in the docstrings of the functions that train, as one program."""
-    names = ("prepare", "train_batches", "train", "evaluate", "predict")
-    code = "import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent("".join(map(_example, names)), "    ")
-    Path("examples.py").write_text(code)
-    printed = _run("examples.py")
-    _, shape, trained, scored, answer = printed.splitlines()
+@pytest.mark.usefixtures("lowered_once", "work_folder")
+def test_the_examples_of_training_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """The examples in the docstrings of the functions that train, as one program, on fewer rows."""
+    examples = "".join(map(_example, ("prepare", "train_batches", "train", "evaluate", "predict")))
+    exec(examples.replace('out="data/sample"', 'out="data/sample", limit=320'), {"t5prep": t5prep})
+    _, shape, trained, scored, answer = capsys.readouterr().out.splitlines()
     assert shape == "(32, 2)"
     assert trained.startswith("4 ")
     assert len(scored.split()) == 2
@@ -187,15 +177,13 @@ def test_the_examples_of_training_run(work_folder: Path) -> None:
 
 
 @pytest.mark.extra("libtpu")
-@pytest.mark.slow
-def test_the_example_of_planning_runs(work_folder: Path) -> None:
-    """The example in the docstring of `plan`, by the real compiler."""
-    Path("model").mkdir()
-    Path("model/config.json").write_text(json.dumps(toy_runs.SHAPE | {"vocab_size": 32128}))
-    code = _example("prepare") + _example("plan").replace('"t5-small"', '"model"')  # t5-small itself takes minutes
-    Path("examples.py").write_text("import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent(code, "    "))
-    printed = _run("examples.py")
-    assert printed.splitlines()[-1].startswith("True ")
+@pytest.mark.usefixtures("work_folder")
+def test_the_example_of_planning_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example in the docstring of `plan`, without the compiler, which tests/planning ask."""
+    monkeypatch.setattr(compiled, "_run", lambda *_, **__: {})
+    monkeypatch.setattr(compiled, "_read", lambda *_, **__: Compiled(True, 1 << 30, flops=1, estimated_cycles=10**6))
+    exec(_example("prepare") + _example("plan"), {"t5prep": t5prep})
+    assert capsys.readouterr().out.splitlines()[-1].startswith("True ")
 
 
 def test_rows_to_predict_are_texts_or_dicts() -> None:
