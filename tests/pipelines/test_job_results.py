@@ -115,11 +115,11 @@ class Failed:
         assert not list(self.out.glob(f"{output_folder.CACHE_PREFIX}*"))
 
 
-@pytest.fixture(scope="module", params=["near", "none"])
-def failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Failed:
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     folder, rows = tmp_path_factory.mktemp("failed"), questions(60)
     source = write_csv(folder / "rows.csv", [*rows, *(dict(row, Id=f"{row['Id']} again") for row in rows[::5])])
-    out, choices = folder / "out", {**CHOICES, "dedup": request.param}
+    out, choices = folder / "out", {**CHOICES, "dedup": "near"}
     prepared(source, folder / "here", **{**choices, "runner": "local"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparing.Finish, "__call__", fails)
@@ -150,7 +150,6 @@ def test_a_job_that_failed_at_its_end_makes_no_block_and_no_shard_twice(
     assert found_count == every == str(len(results))
 
 
-@pytest.mark.parametrize("failed", ["near"], indirect=True)
 @pytest.mark.parametrize("removed_kind", ["shards", "blocks"])
 def test_what_is_gone_is_made_again_and_nothing_else(
     failed: Failed, removed_kind: str, monkeypatch: pytest.MonkeyPatch
@@ -170,7 +169,6 @@ def test_what_is_gone_is_made_again_and_nothing_else(
     assert set(calls) == {"WriteShard.write" if removed_kind == "shards" else "PrepareBlock.sort"}
 
 
-@pytest.mark.parametrize("failed", ["near"], indirect=True)
 def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(
     failed: Failed, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -165,13 +165,11 @@ def test_compiled_or_not_alone_or_in_a_batch() -> None:
     config = FAMILIES["t5 1.1"]
     weights = _sharp(config, 7)
     ids, mask = map(tf.constant, _inputs(config.vocab_size, 7))
-    for beams in (1, 3):
-        answers = tf.function(generate, jit_compile=True, autograph=False)(
-            weights, config, ids, mask, max_length=5, beams=beams
-        )
-        assert (answers == generate(weights, config, ids, mask, max_length=5, beams=beams)).numpy().all()
-        alone = generate(weights, config, ids[2:3], mask[2:3], max_length=5, beams=beams)
-        assert alone.numpy().tolist() == answers[2:3].numpy().tolist()
+    options = {"max_length": 5, "beams": 3}
+    answers = tf.function(generate, jit_compile=True, autograph=False)(weights, config, ids, mask, **options)
+    assert (answers == generate(weights, config, ids, mask, **options)).numpy().all()
+    alone = generate(weights, config, ids[2:3], mask[2:3], **options)
+    assert alone.numpy().tolist() == answers[2:3].numpy().tolist()
 
 
 def test_nothing_follows_the_end() -> None:

@@ -106,7 +106,7 @@ def test_rates_are_exact_to_one_in_500(tmp_path):
     assert abs(share - 0.01) < 0.001
 
 
-@pytest.mark.parametrize("start", [0, 17, 400, 3000])
+@pytest.mark.parametrize("start", [0, 3000])
 def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch, start):
     monkeypatch.undo()
     write(tmp_path, {"train": [250] * 16}, every=8)
