@@ -108,7 +108,7 @@ def _runs(folder: Path) -> None:
 MOST_LINES = 3
 # Lines on stderr that tell how far a command is, and what it does: progress, which may have any length.
 PROGRESS = re.compile(
-    r"step [0-9,]+( of |/)|[0-9,]+ steps|Going on with|Checkpoints take|The step is compiled|[0-9,]+ parameters|"
+    r"step [0-9,]+( of |/)|[0-9,]+ steps|Resuming |Compiling the step |Checkpoints take|The step is compiled|[0-9,]+ parameters|"
     r"step [0-9,]+ evaluated|.* of [0-9.,]+ [kMG]?B|\s*$|Trying |Usage: |Try 't5prep"
 )
 # What libraries print for their own programmers.

@@ -144,13 +144,13 @@ def test_a_nul_in_a_name_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_is_no_tokenizer(tmp_path: Path) -> None:
     """Reading it would wait for ever."""
     os.mkfifo(tmp_path / "spiece.model")
-    with raises(T5prepError, "tokenizer.unreadable"):
+    with raises(T5prepError, "tokenizer.unreadable", "spiece.model"):
         loading.load(str(tmp_path / "spiece.model"))
 
 
 def test_a_pointer_of_git_lfs_is_not_weights(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n")
-    with raises(UsageError, "model.lfs-pointer"):
+    with raises(UsageError, "model.lfs-pointer", "model.safetensors"):
         model_files.find(tmp_path).read("model.safetensors")
 
 
@@ -185,6 +185,6 @@ def test_a_bucket_that_does_not_answer_is_said_and_given_up(
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")  # nobody listens on the port for discarding
     monkeypatch.setattr(gcs, "FIRST_SECONDS", 2.0)
-    with raises(T5prepError, "bucket.unavailable"):
+    with raises(T5prepError, "bucket.unavailable", "gs://nobody/one"):
         gcs.read("gs://nobody/one")
     assert capsys.readouterr().err.startswith("gs://nobody does not answer (")

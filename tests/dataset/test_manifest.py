@@ -147,7 +147,7 @@ def test_a_folder_without_a_manifest_says_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "data" / manifest.NAME).write_text(MANIFEST.dumps())
     with raises(DatasetError, "dataset.missing-manifest", str(tmp_path / "data")):
         manifest.load(tmp_path)
-    with raises(DatasetError, "dataset.not-found"):
+    with raises(DatasetError, "dataset.not-found", str(tmp_path / "dat")):
         manifest.load(tmp_path / "dat")
     assert manifest.load(tmp_path / "data" / manifest.NAME) == manifest.load(tmp_path / "data") == MANIFEST
 

@@ -449,7 +449,7 @@ def test_a_table_removes_what_a_killed_one_left(data: Path, tmp_path: Path) -> N
 
 def test_a_place_that_cannot_be_written_is_said_without_an_option_that_table_lacks(data: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with raises(OutputError, "output.unwritable"):
+    with raises(OutputError, "output.unwritable", str(tmp_path / "file" / "t.csv")):
         record_table.write(record_table.records(Dataset(data)), tmp_path / "file" / "t.csv")
 
 
@@ -562,7 +562,7 @@ def test_predictions_are_joined_by_id(data: Path, tmp_path: Path) -> None:
         )
     for wrong in ("", "[]", '{"predictions": []}', '{"predictions": [{"id": 1}]}', '{"predictions": [7]}'):
         (tmp_path / "p.json").write_text(wrong)
-        with raises(UsageError, "answer.missing"):
+        with raises(UsageError, "answer.missing", "p.json"):
             t5prep.table(data, predictions=tmp_path / "p.json")
 
 

@@ -145,7 +145,7 @@ def test_blank_lines_before_the_names_are_skipped(tmp_path: Path, blank: str, na
     (tmp_path / name).write_text(blank + f"text{divider}label\na{divider}b\n", newline="")
     assert rows_of(tmp_path / name, size=size) == [{"text": "a", "label": "b"}]
     (tmp_path / name).write_text(blank, newline="")
-    with raises(SourceError, "file.missing-header"):
+    with raises(SourceError, "file.missing-header", name):
         rows_of(tmp_path / name, size=size)
 
 
@@ -259,7 +259,7 @@ def test_a_field_of_very_many_lines_costs_a_few_times_its_bytes() -> None:
 def test_a_longer_field_is_refused_at_a_said_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LONGEST_QUOTED_BYTES", 1 << 20)
     (tmp_path / "rows.csv").write_text("text,label\n" + "a" * (3 << 20))
-    with raises(SourceError, "row.oversized"):
+    with raises(SourceError, "row.oversized", "rows.csv"):
         rows_of(tmp_path / "rows.csv", size=1 << 16)
 
 

@@ -226,7 +226,7 @@ def test_rejected_rows_have_their_reasons(served: Server) -> None:
 )
 def test_who_may_ask_what(served: Server, path: str, headers: dict[str, str], status: int) -> None:
     assert served.server_address[0] == "127.0.0.1"
-    with raises(UsageError, "option.port-unavailable"):
+    with raises(UsageError, "option.port-unavailable", str(served.server_address[1])):
         Server(served.explorer, port=served.server_address[1])
     connection = http.client.HTTPConnection(*served.server_address[:2], timeout=300)
     connection.request("GET", path, headers=headers)
@@ -277,9 +277,9 @@ def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
-    with raises(UsageError, "answer.missing"):
+    with raises(UsageError, "answer.missing", str(tmp_path)):
         explore.answers_of(str(tmp_path), None)
-    with raises(UsageError, "run.unreadable"):
+    with raises(UsageError, "run.unreadable", str(tmp_path / "none")):
         explore.answers_of(str(tmp_path / "none"), None)
     (tmp_path / "eval.json").write_text("{}")
     refused("answer.missing", str(tmp_path / "eval.json"), command=("explore", data, "--run", tmp_path))
@@ -344,7 +344,7 @@ def test_a_damaged_copy_does_not_reach_the_cache_of_the_good_one(
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with raises(DatasetError, "dataset.altered"):
+    with raises(DatasetError, "dataset.altered", str(copy)):
         Explorer(copy).table("rejected")
     good = Explorer(data)
     assert good.table("records")["id"].to_pylist() == t5prep.table(data).read_all()["id"].to_pylist()

@@ -154,7 +154,7 @@ def test_what_is_unpacked_is_closed_with_its_stream(tmp_path: Path, monkeypatch:
         with open_stream(file) as stream:
             assert stream.read() == b"text"
         sha256(file)
-    with raises(SourceError, "source.concurrent-change"):
+    with raises(SourceError, "source.concurrent-change", " gone "):
         open_stream(dataclasses.replace(files[2], member="gone"))
     assert [handle.closed for handle in opened] == [True] * 7
 

@@ -192,7 +192,7 @@ def test_stderr_is_where_it_was_when_threads_load_tokenizers(tmp_path):
 
 def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
-    with raises(TokenizerError, "tokenizer.missing-file"):
+    with raises(TokenizerError, "tokenizer.missing-file", str(tmp_path)):
         loading.load(str(tmp_path))
 
 

@@ -306,7 +306,7 @@ def test_killed_and_started_again_the_file_is_the_same(
     assert ask(tmp_path / "out") == 96
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "rows.csv", "whole"]
-    with raises(UsageError, "output.source-overwrite"):
+    with raises(UsageError, "output.source-overwrite", str(table)):
         ask(table)
 
 
@@ -336,12 +336,12 @@ def test_the_same_command_finds_its_finished_file(
         assert (out.read_bytes(), out.stat().st_mtime_ns) == (content, status.st_mtime_ns)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "rows.csv"]
     out.write_text("edited by hand\n")
-    with raises(OutputError, "output.exists"):
+    with raises(OutputError, "output.exists", str(out)):
         ask_again(table, out)
     ask_again(table, out, fresh=True)
     assert out.read_bytes() == content
     small_corpora.write_csv(table, small_corpora.questions(8))
-    with raises(OutputError, "output.exists"):
+    with raises(OutputError, "output.exists", str(out)):
         ask_again(table, out)
 
 
@@ -374,7 +374,7 @@ def test_another_model_of_the_same_name_neither_resumes_nor_finds_the_file(
     train(2.0)
     with raises(OutputError, "output.different-settings", "model"):
         ask_again(table, tmp_path / "out.jsonl")
-    with raises(OutputError, "output.exists"):
+    with raises(OutputError, "output.exists", "finished.jsonl"):
         ask_again(table, tmp_path / "finished.jsonl")
 
 

@@ -155,11 +155,11 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
     path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3))
     data = path / "state.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
-    with raises(OutputError, "checkpoint.damaged"):
+    with raises(OutputError, "checkpoint.damaged", "/checkpoints/0000000"):
         checkpoints.last(str(tmp_path))
     description = json.loads((path / "checkpoint.json").read_text())
     (path / "checkpoint.json").write_text(json.dumps({**description, "schema": 2}))
-    with raises(OutputError, "checkpoint.unsupported-schema"):
+    with raises(OutputError, "checkpoint.unsupported-schema", "/checkpoints/0000000"):
         checkpoints.last(str(tmp_path))
 
 
@@ -170,7 +170,7 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
 def test_a_description_of_other_types_is_damaged(tmp_path: Path, changed: dict[str, Any]) -> None:
     path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3)) / "checkpoint.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    with raises(OutputError, "checkpoint.damaged"):
+    with raises(OutputError, "checkpoint.damaged", "/checkpoints/0000000"):
         checkpoints.last(str(tmp_path))
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_checkpoint_that_nobody_needs_is_passed_over(tmp_path: Path, s
     assert [state.step for _, state in checkpoints.list_checkpoints(run)] == [2, 3]
     assert (checkpoints.best(run)[1].step, checkpoints.choose(run, checkpoint="3")[1].step) == (2, 3)
     assert checkpoints.choose(run, checkpoint="last")[1].step == 3
-    with raises(OutputError, "checkpoint.damaged"):
+    with raises(OutputError, "checkpoint.damaged", "/checkpoints/0000000"):
         checkpoints.choose(run, checkpoint="1")
     checkpoints.save(run, _tensors(4), state=_state(4, value=0.3, best=0.9), keep=2)
     assert [state.step for _, state in checkpoints.list_checkpoints(run)] == [2, 3, 4]
@@ -252,7 +252,7 @@ def test_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file")
-    with raises(OutputError, "output.unwritable"):
+    with raises(OutputError, "output.unwritable", "/checkpoints/0000000"):
         checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=1)
 
 
@@ -288,7 +288,7 @@ def test_what_a_failed_checkpoint_left_is_gone(tmp_path: Path, monkeypatch: pyte
             None, None, "{{function_node __wrapped__SaveV2}} /run/x; No space left on device [Op:SaveV2]"
         )
 
-    with raises(OutputError, "output.unwritable") as error:
+    with raises(OutputError, "output.unwritable", "/checkpoints/0000000") as error:
         checkpoints.save(str(tmp_path), full, state=_state(4), keep=1)
     assert "{{" not in str(error.value)
     assert not list((tmp_path / "checkpoints").iterdir())
