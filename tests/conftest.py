@@ -58,16 +58,15 @@ collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
 # The files that take longest, longest first, and then all that compile programs: they are begun before the short ones, so
 # that two processes end at nearly the same time.
 LONGEST = (
-    *("planning/test_plan", "pipelines/test_engines", "training/test_encoders", "planning/test_compiler"),
+    *("planning/test_compiler", "pipelines/test_task_managers", "training/test_encoders", "test_published_table"),
     *(
         "training/runtime/test_step_layouts",
         "training/test_training_hosts",
         "training/test_training_sample",
-        "test_published_table",
+        "planning/test_plan",
     ),
     *("test_faults", "test_interface", "test_readme", "test_tpu_install", "training/test_lora", "training/test_loop"),
     *(
-        "pipelines/test_task_managers",
         "training/test_beside_pytorch",
         "test_distribution",
         "training/publish/test_export",

@@ -1,22 +1,16 @@
 """One corpus, many engines: every shard and the manifest have the same bytes, whatever prepared them."""
 
-import contextlib
 import dataclasses
-import os
 import re
-import threading
 from pathlib import Path
 
 import pytest
 from raised import raises
-from servers.flink import cluster
-from servers.gcs_emulator import Front, StorageRequest
 from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
-from t5prep.io import gcs
 from t5prep.io.installation import install_command
 from t5prep.sources import sample
 from t5prep.tasks.corpora import so_quality
@@ -26,7 +20,7 @@ SAMPLE = sample.tokenizer_path()
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows with long texts, duplicates, bad labels, in files of which one is packed by the block."""
+    """Rows with long texts, duplicates, bad labels, in two files."""
     folder = tmp_path_factory.mktemp("corpus")
     rows = questions(120) + [dict(row, Id=f"long{i}") for i, row in enumerate(questions(4, words=900))]
     rows += [dict(rows[3], Body="another"), dict(rows[4]), dict(rows[5], Id="x", Y="unheard of")]
@@ -35,105 +29,43 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    out = tmp_path_factory.mktemp("expected") / "out"
-    manifest = prepared(corpus, out, tokenizer=SAMPLE, shards=3)
-    assert manifest.rejected == {"duplicate id": 2, "unknown label": 1}
-    return bytes_of(out)
-
-
-@pytest.mark.parametrize(
-    "engine",
-    [
-        pytest.param("prism", marks=pytest.mark.extra("prism")),
-        pytest.param("flink", marks=[pytest.mark.slow, pytest.mark.extra("flink")]),
-    ],
-)
-def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, tmp_path: Path, engine: str) -> None:
-    """A user's file reaches other processes, the bytes are those of a local run, and no server is left."""
+@pytest.mark.extra("prism")
+def test_workers_of_an_engine_get_a_task_of_the_users_own_file(corpus: Path, tmp_path: Path) -> None:
+    """A user's file reaches other processes, and the bytes are those of a local run; Flink has one in test_quiet_workers."""
     task = tmp_path / "mine.py"
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
     choices = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
     manifest = prepared(corpus, tmp_path / "near", **choices)
     assert (manifest.settings.task, manifest.task.file) == ("mine", "mine.py")
     assert manifest.rejected == {"duplicate id": 2, "unknown label": 1}
-    prepared(corpus, tmp_path / "far", runner=engine, workers=2, **choices)
+    prepared(corpus, tmp_path / "far", runner="prism", workers=2, **choices)
     assert bytes_of(tmp_path / "far") == bytes_of(tmp_path / "near")
-    assert not [command for command in own_processes() if b"--artifacts-dir" in command], "Flink's job server lives on"
 
 
-def own_processes() -> list[bytes]:
-    """The command lines of the processes that this one has started and that have not ended."""
-    commands = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            if parent == str(os.getpid()):
-                commands.append((folder / "cmdline").read_bytes())
-    return commands
-
-
-@pytest.mark.extra("flink", "fake-gcs-server")
-@pytest.mark.slow
-def test_a_task_manager_is_lost_between_two_shards(
-    corpus: Path, expected: dict[str, bytes], tmp_path: Path, bucket: str, front: Front
-) -> None:
-    """The bucket holds the request for a later shard back until one that is at work has been killed."""
-    written: list[str] = []
-    once = threading.Lock()
-    with cluster(tmp_path / "flink", task_managers=2) as flink:
-
-        def lose(request: StorageRequest) -> str:
-            with once:
-                existing_shards = [name for name in front.written_names() if ".tfrecord-" in name]
-                if request.kind in ("begin", "multipart") and existing_shards and not flink.lost_manager:
-                    flink.lose_one_at_work()
-                    written.extend(existing_shards)
-            return ""
-
-        front.fault = lose
-        prepared(
-            corpus, f"{bucket}/data", tokenizer=SAMPLE, shards=3, runner="flink", arguments=flink.arguments, workers=2
-        )
-        assert flink.lost_manager
-        assert flink.attempts() > 1
-        assert len(written) < len([name for name in expected if ".tfrecord-" in name])
-        assert [manager["id"] for manager in flink.ask("taskmanagers")["taskmanagers"]] == [
-            name for name in flink.task_managers if name != flink.lost_manager
-        ]
-    assert {name: gcs.read(f"{bucket}/data/{name}") for name in gcs.objects(f"{bucket}/data")} == expected
-
-
-# Each engine, and each number of workers, prepares one of the two: Flink takes half a minute to start and end. A cluster of it
-# gives the bytes of a local run in tests/pipelines/test_task_managers.py.
+# Each number of workers prepares one of the two.
 REAL = {
     "questions": (
         "stackoverflow/questions_cp1252.csv",
         {"encoding": "cp1252", "options": {"labels": "HQ=high,LQ=low"}},
-        (1, 4),
-        ("flink",),
+        ({"workers": 1}, {"workers": 4}),
     ),
-    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 1_000}, (2,), ("prism",)),
+    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 1_000}, ({"workers": 2}, {"workers": 2, "runner": "prism"})),
 }
 
 
-@pytest.mark.extra("prism", "flink", "seeds")
+@pytest.mark.extra("prism", "seeds")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(REAL))
-def test_real_corpora_have_the_same_bytes_from_engines(shared_data: Path, tmp_path: Path, name: str) -> None:
+def test_real_corpora_have_the_same_bytes_from_workers_and_prism(shared_data: Path, tmp_path: Path, name: str) -> None:
     """Of SST-2 a thousand rows of each split, in files that are splits themselves; of Stack Overflow all, without a limit."""
-    source_pattern, choices, numbers, runners = REAL[name]
+    source_pattern, choices, ways = REAL[name]
     choices = {"tokenizer": shared_data / "t5_tokenizer/spiece.model", "shards": 4, **choices}
     source = shared_data / source_pattern
-    manifest = prepared(source, tmp_path / "local0", **choices)
+    manifest = prepared(source, tmp_path / "alone", **choices)
     assert sum(split.records for split in manifest.splits.values()) >= 1000
-    for workers in numbers:
-        prepared(source, tmp_path / f"local{workers}", workers=workers, memory=4 << 30, **choices)
-    for engine in runners:
-        prepared(source, tmp_path / engine, runner=engine, workers=2, **choices)
-    for out_name in (*(f"local{workers}" for workers in numbers), *runners):
-        assert bytes_of(tmp_path / out_name) == bytes_of(tmp_path / "local0"), out_name
+    for number, way in enumerate(ways):
+        prepared(source, tmp_path / str(number), memory=4 << 30, **way, **choices)
+        assert bytes_of(tmp_path / str(number)) == bytes_of(tmp_path / "alone"), way
 
 
 @pytest.mark.extra("prism")

@@ -50,7 +50,7 @@ def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tm
 
 @pytest.mark.extra("prism")
 def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path):
-    """Flink does in tests/pipelines/test_engines.py, where it loses a task manager meanwhile."""
+    """Flink does in tests/pipelines/test_task_managers.py, where it loses one meanwhile."""
     dataset_manifest = prepared(source, tmp_path / "data", **CHOICES)
     uri = f"{bucket}/data"
     assert prepared(source, uri, runner="prism", workers=2, **CHOICES) == dataset_manifest

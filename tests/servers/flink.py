@@ -46,6 +46,8 @@ taskmanager.memory.network.max: 256m
 taskmanager.memory.managed.size: 128m
 heartbeat.interval: 1000
 heartbeat.timeout: 120000
+pekko.ask.timeout: 300 s
+pekko.startup-timeout: 300 s
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 5
 restart-strategy.fixed-delay.delay: 1 s
@@ -125,7 +127,8 @@ class Cluster:
             with contextlib.suppress(OSError, LookupError):
                 if true():
                     return
-            if time.monotonic() > end:
+            ended = any(process.poll() is not None for process in (*self._processes, *self.task_managers.values()))
+            if ended or time.monotonic() > end:
                 raise TimeoutError("\n".join(path.read_text()[-2000:] for path in self._folder.glob("*.log")))
             time.sleep(0.2)
 
