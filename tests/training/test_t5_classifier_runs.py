@@ -2,12 +2,11 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch_process
 from raised import raises
 
 import t5prep
@@ -81,8 +80,7 @@ print(json.dumps({
 @pytest.mark.extra("torch")
 def test_transformers_loads_what_is_exported_and_so_do_we(run: Path) -> None:
     texts = [GOOD, BAD]
-    command = [sys.executable, "-c", LOADED, str(run / "exported"), json.dumps(texts)]
-    output = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    output = json.loads(torch_process.pytorch_code(LOADED, run / "exported", json.dumps(texts)))
     answers = list(t5prep.predict(str(run / "exported"), texts))
     assert output["names"] == [answer.prediction for answer in answers] == ["positive", "negative"]
     assert output["scores"] == pytest.approx([answer.score for answer in answers], abs=1e-4)

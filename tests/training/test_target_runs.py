@@ -2,11 +2,10 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import torch_process
 
 import t5prep
 from t5prep.training.predict.predictions import Predictions
@@ -109,8 +108,7 @@ def test_it_learns_answers_and_is_loaded_by_transformers(run):
     assert "split" not in advice_on_long_rows(folder)
     export_hf(str(folder / "run"), out=str(folder / "exported"))
     texts = [ROW["text"], ROW["other"]] if kind == "number" else [ROW["text"]]
-    command = [sys.executable, "-c", LOADED, str(folder / "exported"), json.dumps({**ROW, "texts": texts})]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = torch_process.pytorch_code(LOADED, folder / "exported", json.dumps({**ROW, "texts": texts}))
     logits, first, missing, problem, names = json.loads(output)
     assert missing == []
     if kind == "tags":
