@@ -14,7 +14,6 @@ import pytest
 from small_corpora import bytes_of, prepared, questions, write_csv
 
 from pipelines import engines
-from t5prep.sources import sample
 from t5prep.tasks.corpora import so_quality
 
 
@@ -62,7 +61,7 @@ def test_a_command_on_flink_makes_the_bytes_of_a_local_run_and_ends_quietly(tmp_
     task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
     rows = questions(60)
     source = write_csv(tmp_path / "rows.csv", [*rows, *(dict(row, Id=f"again {row['Id']}") for row in rows[::9])])
-    choices = {"task": str(task), "tokenizer": sample.tokenizer_path(), "shards": 2, "dedup": "near"}
+    choices = {"task": str(task), "tokenizer": "sample:", "shards": 2, "dedup": "near"}
     manifest = prepared(source, tmp_path / "near", **choices)
     assert manifest.rejected
     line = [str(task), "--source", source, "--tokenizer", "sample:", "--out", tmp_path / "far", "--shards", "2"]

@@ -47,7 +47,6 @@ taskmanager.memory.managed.size: 128m
 heartbeat.interval: 1000
 heartbeat.timeout: 120000
 pekko.ask.timeout: 300 s
-pekko.startup-timeout: 300 s
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 5
 restart-strategy.fixed-delay.delay: 1 s
@@ -142,7 +141,18 @@ class Cluster:
         jars = engines.folder() / "flink" / "jars" / "*"
         return self._start(
             main.rpartition(".")[2],
-            ["java", "-Xmx400m", *_OPENS, "-cp", str(jars), main, "--configDir", str(self._folder), *arguments],
+            [
+                "java",
+                "-Xmx400m",
+                "-Dpekko.remote.classic.startup-timeout=300s",
+                *_OPENS,
+                "-cp",
+                str(jars),
+                main,
+                "--configDir",
+                str(self._folder),
+                *arguments,
+            ],
         )
 
     def _python(self, *arguments: str) -> subprocess.Popen:
