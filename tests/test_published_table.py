@@ -34,7 +34,16 @@ SYSTEMS = {
 SHORT = ("--input-length", "32", "--workers", "1")
 ONE_STEP = [
     word
-    for setting in ("steps=1", "warmup=0", "eval_every=1", "save_every=1", "dropout=0")
+    for setting in (
+        "steps=1",
+        "warmup=0",
+        "eval_every=1",
+        "save_every=1",
+        "dropout=0",
+        "batch=8",
+        "eval_batch=8",
+        "accumulate=1",
+    )
     for word in ("--set", setting)
 ]
 QUICK = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch_process
 from raised import raises
 
 import t5prep
@@ -136,8 +137,7 @@ def published(tmp_path_factory):
     for kind in KINDS:
         shape = {**sizes, "model_type": {"mmbert": "modernbert"}.get(kind, kind.replace("_", "-"))}
         requests.append([str(getattr(encoders, kind)(folder / f"{kind}-words")), str(folder / kind), shape])
-    command = [sys.executable, "-c", PUBLISHED, json.dumps(requests), json.dumps(TEXTS)]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = torch_process.pytorch_code(PUBLISHED, json.dumps(requests), json.dumps(TEXTS)).splitlines()
     return {kind: (model, json.loads(line)) for kind, (_, model, _), line in zip(KINDS, requests, lines, strict=True)}
 
 

@@ -1,14 +1,13 @@
 """Models of sentence-transformers: their own files decide pooling, matrices and length, as its `encode` does, or one sentence."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import encoders
 import numpy as np
 import pytest
+import torch_process
 from raised import raises
 from safetensors.numpy import save_file
 
@@ -110,7 +109,7 @@ def encoded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for number, (name, (modules, settings)) in enumerate(RECIPES.items()):
         models[name] = write(folder / str(number), *[(kind, dict(about)) for kind, about in modules], **settings)
     arguments = [json.dumps([str(model) for model in models.values()]), json.dumps(TEXTS)]
-    subprocess.run([sys.executable, "-c", ENCODED, *arguments], check=True, capture_output=True)
+    torch_process.pytorch_code(ENCODED, *arguments)
     return models
 
 
