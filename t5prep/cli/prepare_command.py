@@ -185,12 +185,12 @@ def _tell(manifest: "Manifest", *, out: str, seconds: float) -> None:
         click.echo(f"  {name:<12} {records}  {shards}{labels}")
     limit = manifest.settings.input_length
     tokens = cut["tokens_before"]
-    half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
+    half = f"half of the inputs have at most {tokens['p50']} tokens, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
         of = number_of(cut["rows_cut"], "input")
         cut_summary = f"{of} longer than {limit} tokens lost {number_of(cut['tokens_lost'], 'token')}"
     else:
-        cut_summary = f"no input, all fit in {limit} tokens"
+        cut_summary = f"no input: all fit in {limit} tokens"
     click.echo(f"  cut           {cut_summary}; {half}")
     if targets["rows_cut"]:
         lost = number_of(targets["tokens_lost"], "token")

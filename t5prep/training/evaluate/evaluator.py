@@ -20,6 +20,7 @@ from t5prep.dataset.prepared import DatasetSplit
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.json_values import JSON
+from t5prep.options.fields import without_effect
 from t5prep.options.generation import Generation
 from t5prep.tasks.targets import HiddenTokensTarget, Target
 from t5prep.tokens import tokenizer as newlines
@@ -140,6 +141,8 @@ class Evaluator:
         self.generates = generates and not is_single
         is_labelled = bool(opened.facts.labels)
         self._by_class = is_labelled or bool(dataset.target.classes)
+        if bootstrap and not requested_names and (self._by_class or not dataset.target.is_text):
+            raise without_effect("--bootstrap", ["--metric rouge"])
         self._objective = objectives.of(dataset.target)
         self._scoring = Scoring(
             names,

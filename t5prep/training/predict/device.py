@@ -86,9 +86,10 @@ class Device:
 
 def check_generates(opened: Model, generation: Generation) -> None:
     """Raise UsageError if options of generation are set that have no effect on a model with classes or numbers."""
-    beams = 1 if generation.answers > 1 else generation.beams  # `answers` also sets the number of beams
-    chosen = dataclasses.replace(generation, max_length=0, scores=False, answers=1, beams=beams, length_penalty=0.6)
-    if (options := changed(chosen)) and not opened.config.objective.target.is_text:
+    # The most likely classes are the answers, each with its score. `answers` also sets the number of beams.
+    allowed = {"answers", "scores", *(["beams"] if generation.answers > 1 else [])}
+    names = [field.name for field in dataclasses.fields(generation) if field.name not in allowed]
+    if (options := changed(generation, *names)) and not opened.config.objective.target.is_text:
         raise UsageError(
             f"{opened.name} predicts classes or numbers and generates no text. Remove {' '.join(options)}",
             code="option.inapplicable",

@@ -113,6 +113,8 @@ def test_options_count_where_answers_are_one_token(data: str, tmp_path: Path, se
     with raises(UsageError, "option.missing", "enough"):
         t5prep.evaluate(str(out), data=classes, sample=True)
     assert searched[0].sample
+    with raises(UsageError, "option.missing-prerequisite", "--bootstrap"):
+        t5prep.evaluate(str(out), data=classes, bootstrap=True)
 
 
 def test_options_that_say_nothing_are_refused(model: str) -> None:
@@ -123,3 +125,6 @@ def test_options_that_say_nothing_are_refused(model: str) -> None:
     check_generates(classifier, Generation(scores=True, answers=2, beams=2))
     with raises(UsageError, "option.inapplicable"):
         check_generates(classifier, Generation(beams=4, no_repeat_ngram=2))
+    for ineffective in (Generation(max_length=8), Generation(answers=2, beams=2, length_penalty=1.0)):
+        with raises(UsageError, "option.inapplicable"):
+            check_generates(classifier, ineffective)
