@@ -27,8 +27,7 @@ from t5prep.preparation import earlier_datasets, evaluation_sets, memory_budget,
 from t5prep.preparation.earlier_datasets import EarlierTexts
 from t5prep.preparation.memory_budget import Budget
 from t5prep.reading import blocks
-from t5prep.sources import Resolved, unpacked_name
-from t5prep.sources import memory as memory_source
+from t5prep.sources import Resolved, memory, unpacked_name
 from t5prep.tasks import registry
 from t5prep.tasks.filters import chain, rules
 from t5prep.tasks.registry import Definition
@@ -162,7 +161,7 @@ def _stage_job(resolved: _ResolvedRequest, definition: Definition, *, folder: st
 
 def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> Manifest:
     """Run a staged job on this machine, within its memory budget and after checking the free disk; return the manifest."""
-    shared, memory = _budget(request.run, source)
+    shared, memory_bytes = _budget(request.run, source)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(request.cache or ""), scratch, request.run.fresh)
         with (
@@ -170,7 +169,7 @@ def _run_here(request: PrepareRequest, finish: Finish, *, source: Resolved) -> M
             _executor(work, source=source, workers=shared.workers) as local,
         ):
             # The workers import and load the tokenizer during this check.
-            estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
+            estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory_bytes)
             write = WriteShard(finish.job, finish.out, shared.range_bytes, scratch)
             rows = OneDisk(scratch, min(blocks.JOINED_BYTES, shared.block_bytes))
             of_job = stages.of_job(work, write, finish, rows=rows, block_bytes=shared.block_bytes)
@@ -346,9 +345,9 @@ def forecast(
         with atomic_files.temporary_folder() as folder:
             job = _stage_job(resolved, request.definition, folder=folder)
             estimate = estimates.forecast(PrepareBlock(job), source=resolved.source)
-        shared, memory = _budget(run, resolved.source)
+        shared, memory_bytes = _budget(run, resolved.source)
     return estimate.text(
-        out=out, settings=resolved.settings, runner=run.runner, workers=shared.workers, memory=memory, price=price
+        out=out, settings=resolved.settings, runner=run.runner, workers=shared.workers, memory=memory_bytes, price=price
     )
 
 
@@ -398,14 +397,14 @@ def _opened(source: object, task: ChosenTask, has_splits: bool = False) -> Itera
     texts = source if isinstance(source, list | tuple) else [source]
     uris = [os.fspath(uri) for uri in texts if isinstance(uri, str | Path)]
     if not uris or len(uris) < len(texts):
-        source_context = memory_source.table(source)
+        source_context = memory.table(source)
     elif uris == ["-"]:
         if sys.stdin is None:
             raise UsageError(
                 "--source - reads standard input, which is closed. Pipe rows into the command, or name a file.",
                 code="source.stdin-closed",
             )
-        source_context = memory_source.piped(sys.stdin.buffer, name="stdin")
+        source_context = memory.piped(sys.stdin.buffer, name="stdin")
     elif "-" in uris:
         raise UsageError(
             "--source - (standard input) cannot be combined with other sources. Save standard input to a "

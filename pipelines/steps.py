@@ -28,12 +28,11 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import atomic_files, paths
 from t5prep.json_values import JSON
-from t5prep.preparation import earlier_datasets, records, row_limit, shards, token_cache
-from t5prep.preparation import evaluation_sets as evaluation_leaks
+from t5prep.preparation import earlier_datasets, evaluation_sets, records, row_limit, shards, token_cache
 from t5prep.preparation.block_tokenizer import BlockTokenizer
 from t5prep.preparation.earlier_datasets import EarlierTexts
 from t5prep.preparation.evaluation_sets import Leaks
-from t5prep.preparation.near_duplicates import clusters as search
+from t5prep.preparation.near_duplicates import clusters
 from t5prep.preparation.near_duplicates.clusters import EARLIER, Plan, Repeats, Search
 from t5prep.preparation.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables, to_bytes
 from t5prep.preparation.row_limit import LimitedFile
@@ -41,7 +40,7 @@ from t5prep.preparation.shards import ShardSpec, ShardTotals, WrittenShard
 from t5prep.preparation.sort_blocks import BlockSorter, BlockTotals, SortedBlock
 from t5prep.preparation.spills import Spill
 from t5prep.preparation.token_cache import TokenCache
-from t5prep.reading import blocks as parallel_files
+from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
@@ -172,7 +171,7 @@ class Staged:
     def evaluation_sets(self) -> Leaks | None:
         """The evaluation sets that no row may share a text with, or None if there are none."""
         content = self._read(LEAKS)
-        return evaluation_leaks.loads(content) if content else None
+        return evaluation_sets.loads(content) if content else None
 
     @functools.cached_property
     def earlier(self) -> EarlierTexts | None:
@@ -253,7 +252,7 @@ Element = Block | RawFile | Hashed
 
 def file_name(file: LimitedFile) -> str:
     """Return the name of a file, or both names of a pair, joined by NUL."""
-    return "\0".join(raw_file.name for raw_file in parallel_files.files(file.element))
+    return "\0".join(raw_file.name for raw_file in blocks.files(file.element))
 
 
 def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
@@ -265,7 +264,7 @@ def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[Element]:
     if isinstance(element, RawFile) and (content := sources.content_of_small(element)) is not None:
         yield Hashed(element, element.sha256 or hashlib.sha256(content).hexdigest())
     else:
-        yield from parallel_files.files(element)
+        yield from blocks.files(element)
     corpus = staged_of(job).definition.task.corpus
     yield from row_limit.scan(file, job.settings, corpus, block_bytes=block_bytes, content=content)
 
@@ -338,7 +337,7 @@ def blocks_in_runs(elements: Iterable[Element], *, job: Job, joined_bytes: int) 
     """Yield all elements in lists (`in_runs`), with the blocks of small files joined."""
     if job.settings.dedup != "near":  # a sketch belongs to one file
         split_of_file = {} if job.settings.splits else staged_of(job).splits
-        elements = parallel_files.joined(elements, file_groups=split_of_file, size=joined_bytes)
+        elements = blocks.joined(elements, file_groups=split_of_file, size=joined_bytes)
     return in_runs(elements)
 
 
@@ -513,7 +512,7 @@ def earlier_shards(job: Job) -> Iterator[EarlierShard]:
 
 def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketch]:
     """Yield sketches of the records of an earlier shard, with bytes in `spool` ("": in memory). Raises DatasetError."""
-    repeat_search = search.of_settings(job.settings)
+    repeat_search = clusters.of_settings(job.settings)
     assert repeat_search is not None
     records = earlier_datasets.records(shard.folder, shard.name, staged_of(job).tokenizer)
     while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
@@ -556,10 +555,10 @@ def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]
     max_links = shards.LARGEST_PIECE // np.dtype((np.uint64, 2)).itemsize
 
     def bands() -> Iterator[np.ndarray]:
-        for part in itertools.chain.from_iterable(piece.parts(search.ENTRY.itemsize << 16) for piece in pieces):
-            yield np.frombuffer(part, search.ENTRY)
+        for part in itertools.chain.from_iterable(piece.parts(clusters.ENTRY.itemsize << 16) for piece in pieces):
+            yield np.frombuffer(part, clusters.ENTRY)
 
-    for links in search.links(bands, size=sum(map(len, pieces))):
+    for links in clusters.links(bands, size=sum(map(len, pieces))):
         for begin in range(0, len(links), max_links):
             yield 0, Piece(data=links[begin : begin + max_links].tobytes())
 
@@ -572,7 +571,7 @@ def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) ->
     """
     parts = (part for piece in group[1] for part in piece.parts())
     links = (np.frombuffer(part, np.uint64).reshape(-1, 2) for part in parts)
-    for number, placed in search.grouped(links, plan=plan, folder=spool):
+    for number, placed in clusters.grouped(links, plan=plan, folder=spool):
         yield number, Piece(data=placed.tobytes())
 
 
@@ -581,7 +580,7 @@ def cut_rows(
 ) -> Iterator[tuple[int, Piece]]:
     """Yield the rows of a sketch that need a comparison, as (number of their group, rows)."""
     sketch = load(stored)
-    placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), search.PLACED)
+    placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), clusters.PLACED)
     placed = placed[np.lexsort((placed["place"], placed["group"]))]
     begins = np.flatnonzero(np.append(True, placed["group"][1:] != placed["group"][:-1])[: len(placed)])
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(placed)], strict=False):

@@ -18,8 +18,7 @@ from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
 from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
-from t5prep.reading import blocks, formats
-from t5prep.reading import columns as text_columns
+from t5prep.reading import blocks, columns, formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, tokenizer_training
@@ -83,11 +82,11 @@ class DrawBlock:
         """Return the bytes and the sample of a block. Rows without the columns are skipped."""
         sample = Drawing(self.max_lines, seed=self.seed)
         total_lines = broken = 0
-        for row in text_columns.read(block, names=self.columns or ("text",)).rows():
+        for row in columns.read(block, names=self.columns or ("text",)).rows():
             if row.record is None:
                 broken += 1
                 continue
-            for text in text_columns.texts_of(row.record, columns=self.columns):
+            for text in columns.texts_of(row.record, columns=self.columns):
                 lines = list(tokenizer_training.lines_of(text))
                 total_lines += len(lines)
                 sample.add(lines)
@@ -112,7 +111,7 @@ def train(
     _check_place(out, record=record)
     sample = draw(source, settings, runner=runner, workers=workers)
     if not sample.lines:
-        raise text_columns.without_texts(source, sample.rows, columns=settings.columns)
+        raise columns.without_texts(source, sample.rows, columns=settings.columns)
     work = functools.partial(
         tokenizer_training.train,
         sample.lines,
@@ -179,7 +178,6 @@ def draw(
     source: Resolved, settings: TrainingSettings, *, runner: str = "local", workers: int | None = None
 ) -> LineSample:
     """Return at most `settings.lines` distinct lines of the source's texts, chosen by stable hash. Raises T5prepError."""
-    columns = settings.columns
     if runner not in RUNNERS:
         raise UsageError(
             f'--runner "{runner}" cannot train a tokenizer. Remove --runner, or use --runner local',
@@ -193,11 +191,11 @@ def draw(
             code="option.out-of-range",
         )
     files = formats.with_card(settings.files, source)
-    text_columns.check(source, columns=columns, options=files)
+    columns.check(source, columns=settings.columns, options=files)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
     drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
-    work = DrawBlock(columns, settings.lines, settings.seed)
+    work = DrawBlock(settings.columns, settings.lines, settings.seed)
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):

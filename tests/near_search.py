@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.preparation import placement
-from t5prep.preparation.near_duplicates import clusters
-from t5prep.preparation.near_duplicates import sketches as minhash
+from t5prep.preparation.near_duplicates import clusters, sketches
 from t5prep.preparation.near_duplicates.clusters import Repeats, Search
 from t5prep.preparation.near_duplicates.sketches import ROWS, Sketch, shingles, sketch
 
-BANDS = minhash.choose_bands(112, 0.8)
+BANDS = sketches.choose_bands(112, 0.8)
 
 
 def rows_of(texts: Sequence[tuple[str, str]], *, first_row: int = 1, split: str = "train") -> pa.Table:
@@ -71,7 +70,7 @@ def search(
     for number, placed in clusters.grouped(links, plan=plan, folder=""):
         for group in np.unique(placed["group"]).tolist():
             rows = of[number].rows_of(placed["place"][placed["group"] == group])
-            groups.setdefault(group, []).extend(minhash.tables(rows))
+            groups.setdefault(group, []).extend(sketches.tables(rows))
     parts = [settings.find(pieces) for pieces in groups.values()]
     rows = pa.concat_tables([clusters.none().dropped, *(part.dropped for part in parts)])
     order = [(name, "ascending") for name in ("split", "high", "low", "file", "row")]

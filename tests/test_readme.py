@@ -47,7 +47,7 @@ def _trains(code: Code) -> bool:
 @pytest.fixture
 def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty directory with the files that the README speaks of; this process prepares, with nothing kept."""
-    from pipelines import prepare as prepare
+    from pipelines import prepare
 
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

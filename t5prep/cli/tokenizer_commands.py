@@ -224,13 +224,13 @@ def check(
     Example:
       t5prep tokenizer check sample: --source sample: --column Title --column Body
     """
-    from t5prep.reading import columns as text_columns
+    from t5prep.reading import columns
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
     options = FileOptions(**files)
     selected = _file_options.selected(source, split, options=options)
-    texts = text_columns.texts(selected, columns=column, limit=limit, options=options)
+    texts = columns.texts(selected, columns=column, limit=limit, options=options)
     documents = loading.as_in_transformers(tokenizer, loaded) if importlib.util.find_spec("tokenizers") else {}
     in_transformers = {source: audit.encode_by(document, name=tokenizer) for source, document in documents.items()}
     report = audit.examine(texts, loaded, in_transformers=in_transformers)

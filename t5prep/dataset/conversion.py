@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from t5prep.dataset.settings import Settings
 from t5prep.tasks.example import Trace
 from t5prep.tasks.targets import target_of
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import newlines
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 

@@ -18,8 +18,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Shard
 from t5prep.errors import DatasetError, TokenizerError, did_you_mean
 from t5prep.io import gcs, paths
-from t5prep.tokens import loading
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import loading, newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The columns of rejected rows, with the names in the lines of `rejected.jsonl`.

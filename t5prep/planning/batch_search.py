@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from t5prep.planning.chips import CHIPS, Tpu
-from t5prep.planning.question import Answer, Ask, Question, widths
+from t5prep.planning.questions import Answer, Ask, Question, widths
 
 MOST_ROWS = 2**20  # rows on a device, at which the search ends
 

@@ -15,9 +15,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from t5prep.planning import question as compile_question
+from t5prep.planning import questions
 from t5prep.planning.compiled import Compiled
-from t5prep.planning.question import Answer, Question, recall
+from t5prep.planning.questions import Answer, Question, recall
 from t5prep.training.model.architecture import ModelConfig
 
 Say = Callable[[str], None]  # prints a sentence about the progress
@@ -45,27 +45,27 @@ def estimate(question: Question, *, say: Say | None = None) -> Answer:
     if cached_answer := recall(question):
         return cached_answer
     if not _worthwhile(question):
-        return compile_question.ask(question)
+        return questions.ask(question)
     answer = extended(question, say=say)
     share = answer.compiled.hbm_bytes / question.tpu.chip.hbm_bytes
     if not NEAR[0] < share < NEAR[1]:
         return answer
     if say:
         say(f"About {share:.0%} of a device's memory: compiling all layers, to be sure.")
-    return compile_question.ask(question)
+    return questions.ask(question)
 
 
 def extended(question: Question, *, say: Say | None = None) -> Answer:
     """Return the answer for all layers, extrapolated from steps that compute few layers. Raises the errors of `question.ask`."""
     if not _worthwhile(question):
-        return compile_question.ask(question)
+        return questions.ask(question)
     layers, needed = _layers(question), _needed(question)
     if say:
         models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in _models(layers))
         say(f"Compiling it with {models} of its {layers[0]} + {layers[1]} layers (--exact compiles all).")
     # Each compilation is a separate process that uses one core for most of its time.
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
-        jobs = {pool.submit(compile_question.ask, needed[part]): part for part in needed}
+        jobs = {pool.submit(questions.ask, needed[part]): part for part in needed}
         answers: dict[Layers, Answer] = {}
         for job in concurrent.futures.as_completed(jobs):
             answers[jobs[job]] = job.result()
@@ -81,8 +81,8 @@ def planned(question: Question, *, like: Answer) -> Answer:
     quick, the answer is an exact one.
     """
     if not _worthwhile(question):
-        return compile_question.ask(question)
-    memory = compile_question.ask(dataclasses.replace(question, memory_alone=True)).compiled
+        return questions.ask(question)
+    memory = questions.ask(dataclasses.replace(question, memory_alone=True)).compiled
     state = like.compiled.weight_bytes + like.compiled.slot_bytes + like.compiled.program_bytes
     needed = state + memory.temp_bytes if memory.fits else memory.hbm_bytes
     fits = memory.fits and needed <= question.tpu.chip.hbm_bytes

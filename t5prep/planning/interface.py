@@ -12,14 +12,13 @@ from t5prep.errors import DatasetError, UsageError
 from t5prep.json_values import JSON
 from t5prep.options.fields import accepts, build, changed
 from t5prep.options.models import PlanOptions
-from t5prep.planning import batch_search, extending, lengths, report
-from t5prep.planning import question as compile_question
+from t5prep.planning import batch_search, extending, lengths, questions, report
 from t5prep.planning.batch_search import Advice
 from t5prep.planning.chips import parse
 from t5prep.planning.extending import Say
 from t5prep.planning.lengths import Choice
 from t5prep.planning.model_shapes import shape_of
-from t5prep.planning.question import Answer, Question
+from t5prep.planning.questions import Answer, Question
 from t5prep.planning.report import Epoch
 from t5prep.training import need_tensorflow
 from t5prep.training.model.architecture import training_flops, with_target
@@ -77,7 +76,7 @@ class Plan:
         return payload
 
 
-def questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], DatasetSplit | None]:
+def resolve_questions(options: PlanOptions, *, tpus: Sequence[str]) -> tuple[list[Question], DatasetSplit | None]:
     """Return a question for each of `tpus` with each batch of `options`, and the split of the dataset, if there is one.
 
     Without a batch, it is that of the settings. Lengths that are not set are the dataset's, or LENGTHS. Raises T5prepError.
@@ -125,7 +124,7 @@ def _only_question(options: PlanOptions) -> tuple[Question, DatasetSplit | None]
             "Several values of --tpu or --batch need a table of plans. Add --sweep (Python: t5prep.plan_sweep).",
             code="option.missing-prerequisite",
         )
-    (question,), prepared = questions(options, tpus=options.tpu or [TPU])
+    (question,), prepared = resolve_questions(options, tpus=options.tpu or [TPU])
     return question, prepared
 
 
@@ -167,11 +166,11 @@ def stages(
 
     Raises T5prepError.
     """
-    answer = compile_question.ask(question, save=save) if save or exact else extending.estimate(question, say=say)
+    answer = questions.ask(question, save=save) if save or exact else extending.estimate(question, say=say)
     epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits and answer.step_seconds else None
     grown = Plan(answer, epoch)
     yield grown
-    ask = compile_question.ask if exact else extending.extended
+    ask = questions.ask if exact else extending.extended
     if largest:
         if say:
             say("Looking for the largest batch, by the memory that the compiler plans for a few.")
@@ -262,9 +261,9 @@ def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
             print(plan.answer.question.tpu.name, plan.fits, plan.step_seconds)
     """
     chosen = _chosen(options, kind="--sweep", without=("save", "largest", "quick"))
-    all_questions, prepared = questions(chosen, tpus=chosen.tpu or SWEEP)
+    all_questions, prepared = resolve_questions(chosen, tpus=chosen.tpu or SWEEP)
     for question in all_questions:
-        compile_question.check(question)
+        questions.check(question)
     rows = prepared.records if prepared else None
     for question in all_questions:
         if say:
@@ -311,7 +310,7 @@ def plan_lengths(*, say: Say | None = None, **options: object) -> list[tuple[Cho
             "--input-length instead of --lengths.",
             code="plan.token-targets",
         )
-    ask = compile_question.ask if chosen.exact else functools.partial(extending.estimate, say=say)
+    ask = questions.ask if chosen.exact else functools.partial(extending.estimate, say=say)
 
     def cost(inputs: int, targets: int) -> float:
         """Return the FLOPs of a row with these lengths."""

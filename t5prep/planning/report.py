@@ -10,7 +10,7 @@ from t5prep.json_values import JSON
 from t5prep.planning.chips import GIB
 from t5prep.planning.compiled import room_of, time_of
 from t5prep.planning.lengths import Choice
-from t5prep.planning.question import Answer, Question
+from t5prep.planning.questions import Answer, Question
 from t5prep.training.model.lora import parameters
 from t5prep.training.model.weight_layout import weight_bytes
 from t5prep.training.step.step import checkpoint_bytes, shape_of

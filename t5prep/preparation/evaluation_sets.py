@@ -17,7 +17,7 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, UsageError
 from t5prep.options.files import FileOptions
-from t5prep.preparation.near_duplicates import sketches as shingling
+from t5prep.preparation.near_duplicates import sketches
 from t5prep.preparation.near_duplicates.sketches import shingles
 from t5prep.reading import blocks, encodings, formats, rows, source_files
 from t5prep.reading.formats import Format
@@ -145,7 +145,7 @@ class Leaks:
         # Shingle i of a text begins at its word i, so the first hit gives the words to quote.
         for text, first in zip(*np.unique(of, return_index=True), strict=True):
             begin = int(hits[first] - hashed.begins[text])
-            edges = shingling.word_edges(texts[text])[begin : begin + self.words]
+            edges = sketches.word_edges(texts[text])[begin : begin + self.words]
             shared = " ".join(texts[text][edges[0][0] : edges[-1][1]].split())
             reasons[text] = f'leak: "{shared}" is in {self.names[self.sets[match_indices[hits[first]]]]}'
         return reasons

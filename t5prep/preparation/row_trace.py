@@ -31,7 +31,7 @@ from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example, Protected, Trace, text_of
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import newlines
 
 # Suffixes that a record's id may add to the row's id: the number of a part, the digest of one of several answers, the
 # first token of a row of documents.
@@ -549,7 +549,7 @@ class _Steps:
         """Return the texts of runs of ids, without special tokens between texts and lines."""
         between = {id for part in self._tokenizer.frame for id in part}
         if self._settings.keep_newlines:
-            between.add(self._tokenizer.sentinel(newlines.NUMBER))
+            between.add(self._tokenizer.sentinel(newlines.SENTINEL_NUMBER))
         parts = (
             list(part)
             for run in runs

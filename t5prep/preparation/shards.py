@@ -25,7 +25,7 @@ from t5prep.dataset.shard_files import Shard
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, paths
 from t5prep.preparation import placement, record_counts, spills
-from t5prep.preparation.near_duplicates import clusters as near_duplicates
+from t5prep.preparation.near_duplicates import clusters
 from t5prep.preparation.near_duplicates.clusters import Repeats, precedence
 from t5prep.preparation.records import Layout, RecordFormat
 from t5prep.preparation.spills import END, ENTRY, Crowded, Rows, Spill
@@ -251,7 +251,7 @@ def _different(
         rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
         if repeats:
             rows = exclusions.repeats(
-                rows, near_duplicates.concatenate(part.slice(spec.split, start, stop) for part in repeats)
+                rows, clusters.concatenate(part.slice(spec.split, start, stop) for part in repeats)
             )
         yield exclusions.duplicates_of(rows, keys)
 

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from t5prep.dataset import rejected_rows
 from t5prep.dataset.settings import Settings
 from t5prep.preparation import placement, records, spills, text_counts
-from t5prep.preparation.near_duplicates import clusters
-from t5prep.preparation.near_duplicates import sketches as sketch
+from t5prep.preparation.near_duplicates import clusters, sketches
 from t5prep.preparation.near_duplicates.sketches import Sketch
 from t5prep.preparation.placement import SplitDraw
 from t5prep.preparation.spills import ENTRY, TOKENS, Columns, Spill
@@ -143,8 +142,8 @@ class BlockSorter:
         if self._search is not None:
             high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
             splits = [names[split] for split in of.tolist()]
-            sketch_rows = pa.table([rows, ids, splits, high, low, accepted_rows["shingles"]], schema=sketch.ROWS)
-            sketched = sketch.sketch(
+            sketch_rows = pa.table([rows, ids, splits, high, low, accepted_rows["shingles"]], schema=sketches.ROWS)
+            sketched = sketches.sketch(
                 sketch_rows, file=block.file.name, first_row=block.first_row, bands=self._search.bands
             )
         columns = Columns(

@@ -18,7 +18,7 @@ from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import list_names
 from t5prep.json_values import JSONObject
-from t5prep.options import fields as task_options
+from t5prep.options import fields
 from t5prep.options.files import FileOptions
 from t5prep.preparation import earlier_datasets, placement, row_limit
 from t5prep.preparation.block_tokenizer import BlockExamples
@@ -33,8 +33,7 @@ from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.targets import TARGETS, ClassTarget, HeadTarget, target_of
 from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
-from t5prep.tokens import denoisers, masking, noise_spans
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import denoisers, masking, newlines, noise_spans
 from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
@@ -97,11 +96,11 @@ def requested(chosen: ChosenTask, choices: Mapping[str, Any]) -> Settings:
     elif (kind := TARGETS.get(values.get("target", ""))) and kind.column:
         raise UsageError(
             f"--target {kind.name} is not possible with the task {chosen.name}. Use the task text2text, "
-            f"and name the column with {task_options.flag(kind.column)}.",
+            f"and name the column with {fields.flag(kind.column)}.",
             code="option.inapplicable",
         )
-    settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
-    task_options.check_effect(settings)
+    settings = Settings(task=chosen.name, options=fields.plain(chosen.options), **values)
+    fields.check_effect(settings)
     return settings
 
 
@@ -115,7 +114,7 @@ def complete(chosen: ChosenTask, requested: Settings, *, source: Resolved) -> Se
         splits = None if is_divided or requested.split_column else dict(DEFAULT_SPLITS)
     if chosen.spans and target_length == chosen.task.target_length:  # the default becomes the needed length
         target_length = _target_length(chosen, requested.input_length)
-    options = task_options.plain(chosen.options)
+    options = fields.plain(chosen.options)
     settings = dataclasses.replace(requested, options=options, splits=splits, target_length=target_length)
     check(settings, chosen)
     return settings
@@ -206,7 +205,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
     for needed, purpose, instead in (
         (2 * (settings.marked and not task.spans), "marks a cut with <extra_id_1>", "Use --marker none"),
         (
-            (newlines.NUMBER + 1) * settings.keep_newlines,
+            (newlines.SENTINEL_NUMBER + 1) * settings.keep_newlines,
             f"keeps newlines as {newlines.SENTINEL}",
             "Remove --keep-newlines",
         ),
@@ -230,7 +229,7 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
     unused = set(task.task.unused_settings()) - {"target", "target_length"}
     if settings.is_packed:
         unused.add("layout")
-    if useless := task_options.changed(settings, *unused):
+    if useless := fields.changed(settings, *unused):
         raise UsageError(
             f"{' and '.join(useless)} cannot apply to {settings.task}, which cuts concatenated texts into full rows. Remove "
             f"{' and '.join(useless)}.",
@@ -338,7 +337,7 @@ def with_label_names(definition: Definition, task: ChosenTask, requested: Settin
     The values of the column are class numbers, or these names already. Only tasks with the options `label_map` and
     `targets_column` are changed.
     """
-    options = task_options.plain(task.options)
+    options = fields.plain(task.options)
     column = _column_of_classes(options)
     if not source.files or not column:
         return task
@@ -371,7 +370,7 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     All rows are read once. Only tasks with the options `label_map` and `targets_column` are changed. Raises
     UsageError if there are too many values, or if they cannot be class names.
     """
-    options = task_options.plain(task.options)
+    options = fields.plain(task.options)
     column = _column_of_classes(options)
     if not source.files or not column:
         return task
@@ -424,7 +423,7 @@ def with_card_options(source: Resolved, requested: Settings) -> Settings:
     of_card = {name: value for name, value in completed.items() if value != getattr(options, name)}
     for name, value in of_card.items():
         shown_value = "tab" if value == "\t" else value
-        print(f"Option from the dataset card: {task_options.as_cli_option(name, shown_value)}", file=sys.stderr)
+        print(f"Option from the dataset card: {fields.as_cli_option(name, shown_value)}", file=sys.stderr)
     return dataclasses.replace(requested, **of_card)
 
 

@@ -19,8 +19,7 @@ from t5prep.preparation import record_counts
 from t5prep.preparation.source_rows import SourceRows
 from t5prep.report import charts, pages, tokens
 from t5prep.tasks.example import Example, text_of
-from t5prep.tokens import audit
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import audit, newlines
 
 # Maximum number of rejected rows that are searched for examples, and of examples of each reason.
 _LINES, _EXAMPLES = 200_000, 3

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t5prep.errors import Reject, TaskError, did_you_mean
-from t5prep.options import fields as task_options
+from t5prep.options import fields
 from t5prep.reading import rows
 from t5prep.reading.rows import Column, Record
 from t5prep.tasks import labels
@@ -277,16 +277,16 @@ class Task:
 
     @classmethod
     def of_template(
-        cls, template: Callable[[Any], Template], columns: Columns | Callable[[Any], Columns], **fields: Any
+        cls, template: Callable[[Any], Template], columns: Columns | Callable[[Any], Columns], **further_fields: Any
     ) -> "Task":
-        """Return a task whose template makes the examples of all rows. `fields` are further fields of the task."""
+        """Return a task whose template makes the examples of all rows. `further_fields` are other fields of the task."""
         make = functools.cache(template)
         return cls(
             lambda record, options: make(options).example_of(record),
             columns,
             template=make,
             to_inputs=lambda record, options: make(options).input_of(record),
-            **fields,
+            **further_fields,
         )
 
     def unused_settings(self) -> list[str]:
@@ -405,10 +405,10 @@ class ChosenTask:
         """Return the command-line option of the task that removes HTML tags from texts; "" if there is none."""
         for field in dataclasses.fields(self.options):
             if value := field.metadata["removes_markup"]:
-                return task_options.as_cli_option(field.name, value)
+                return fields.as_cli_option(field.name, value)
         return ""
 
 
 def choose(name: str, task: Task, options: Mapping[str, object]) -> ChosenTask:
     """Return `task` with `options`; missing ones have their defaults. Raises UsageError."""
-    return ChosenTask(name, task, task_options.build(task.options, options))
+    return ChosenTask(name, task, fields.build(task.options, options))

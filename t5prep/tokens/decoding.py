@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep._native import decode_rows, write_texts
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import newlines
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -66,7 +66,9 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
     # In a tokenizer.json the text of a piece may depend on its neighbours, so rows are decoded one by one.
     if isinstance(tokenizer, EncoderTokenizer):
         return one_by_one
-    if (written := _written(tokenizer, newline=tokenizer.sentinel(newlines.NUMBER) if keep_newlines else -1)) is None:
+    if (
+        written := _written(tokenizer, newline=tokenizer.sentinel(newlines.SENTINEL_NUMBER) if keep_newlines else -1)
+    ) is None:
         return one_by_one
     letters, pieces = written
     options = (tokenizer.eos_id, marker, tokenizer.facts.remove_extra_whitespaces)

@@ -19,8 +19,7 @@ from t5prep.tasks import example_table
 from t5prep.tasks.example import Example, Trace
 from t5prep.tasks.example_table import END, PROTECTED, Inputs, visible
 from t5prep.tasks.targets import IGNORED, HeadTarget, TagsTarget, Target, TextTarget
-from t5prep.tokens import ragged
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import newlines, ragged
 from t5prep.tokens.ragged import Frame, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -199,7 +198,7 @@ class Featurizer:
     ) -> None:
         self._tokenizer, self._frame = tokenizer, tokenizer.frame
         self._end = Frame((), (), (tokenizer.eos_id,))
-        self._lines = Frame((), (tokenizer.sentinel(newlines.NUMBER),), ()) if keep_newlines else None
+        self._lines = Frame((), (tokenizer.sentinel(newlines.SENTINEL_NUMBER),), ()) if keep_newlines else None
         self._target, self._documents = target, documents
         # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
         # fill in. A classification has no marker.

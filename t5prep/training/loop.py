@@ -22,8 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import OutputError, T5prepError
-from t5prep.io import atomic_files
-from t5prep.io import signals as io_signals
+from t5prep.io import atomic_files, signals
 from t5prep.training.evaluate.validation import Validation
 from t5prep.training.log import CURVES, RunLog, say
 from t5prep.training.run.checkpoint_tensors import CheckpointWriter
@@ -186,16 +185,16 @@ class Signals:
         if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
             listening, self._pipe = os.pipe()
             os.set_blocking(self._pipe, False)
-            with io_signals.kept_from_new_threads():
+            with signals.kept_from_new_threads():
                 threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
             self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-            for number in io_signals.stopping():
+            for number in signals.stopping():
                 self._previous_handlers[number] = signal.signal(number, self._remember)
             # A signal may have come before this point and its KeyboardInterrupt may have been swallowed, in a destructor
             # for example. It counts as the first signal.
-            if earlier := io_signals.received():
+            if earlier := signals.received():
                 self.received, self._heard = earlier, self._heard + 1
-            io_signals.forget()
+            signals.forget()
         return self
 
     def __exit__(self, *_: object) -> None:

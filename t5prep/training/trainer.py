@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.prepared import DatasetSplit
 from t5prep.errors import T5prepError, TokenizerError, UsageError
-from t5prep.io import gcs
-from t5prep.io import signals as io_signals
+from t5prep.io import gcs, signals
 from t5prep.io.progress import duration
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.data import device_feed, open_datasets
@@ -72,7 +71,7 @@ def _train(
     began = time.monotonic()
     # Until the first step nothing needs to be saved, so a signal ends the process at once.
     beginning = until_the_end.enter_context(contextlib.ExitStack())
-    beginning.enter_context(io_signals.end_at_once("Stopped before the first step. Run the same command again."))
+    beginning.enter_context(signals.end_at_once("Stopped before the first step. Run the same command again."))
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
             raise UsageError(f"The run has no {key}. Set it, for example {example}", code="option.missing")
@@ -165,17 +164,17 @@ def _train(
     writing = CheckpointWriter(config.out, keep=config.keep, in_use=pushes.waiting if pushes else tuple)
     beginning.close()
     pushing = pushes or contextlib.nullcontext()
-    with Signals() as signals, pushing, writing as writer, memory_advice.explained(config, device_memory):
+    with Signals() as stop_signals, pushing, writing as writer, memory_advice.explained(config, device_memory):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, needs_metrics=due.log, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         traced = StepProfile(config.out, steps=profile, first=state.step)
-        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, signals, pushes)
+        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, stop_signals, pushes)
         loop.run()
     now = stepper.number
     if not loop.complete:
         raise T5prepError(
-            f"Training was stopped by {signals.received} at step {now:,}, and its checkpoint is saved. "
+            f"Training was stopped by {stop_signals.received} at step {now:,}, and its checkpoint is saved. "
             "Run the same command again to resume.",
             code="run.interrupted",
         )

@@ -112,7 +112,7 @@ def prepare(
     dedup: str,
 ) -> None:
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
-    from pipelines import prepare as preparing
+    from pipelines import prepare
     from pipelines.run_options import RunOptions
     from t5prep import sources
     from t5prep.preparation import memory_budget, task_settings
@@ -132,9 +132,9 @@ def prepare(
         sorted_only_by_all()
     chosen = task.choose({"inputs_column": "inputs", "targets_column": "targets"})
     results = [] if runner == "local" else remembered_results()
-    preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
-    preparing.prepare_resolved(
-        preparing.PrepareRequest(
+    prepare._run = functools.partial(prepare._run, shared=memory_budget.Budget(1, block_bytes))
+    prepare.prepare_resolved(
+        prepare.PrepareRequest(
             task,
             chosen,
             task_settings.requested(chosen, options),

@@ -18,7 +18,7 @@ from t5prep.planning import interface
 from t5prep.planning.chips import GIB
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.interface import Plan
-from t5prep.planning.question import Answer, Question
+from t5prep.planning.questions import Answer, Question
 from t5prep.training.evaluate import metrics
 from t5prep.training.publish import export
 from t5prep.training.run import run

@@ -31,8 +31,7 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.preparation.source_rows import SourceRows
 from t5prep.sources import sample
-from t5prep.tokens import loading
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import loading, newlines
 
 LAYOUTS = {
     "padded": {},

@@ -121,8 +121,7 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
     """1,000 files and a tokenizer of 800 kB lie beside the shards; the pipeline only says where."""
     import apache_beam as beam
 
-    from pipelines import prepare as preparing
-    from pipelines import steps
+    from pipelines import prepare, steps
     from pipelines.stages import Finish
     from pipelines.steps import PrepareBlock
     from t5prep.dataset.settings import Settings
@@ -140,7 +139,7 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
         folder, task = str(tmp_path / f"{count:05d}"), registry.get("so_quality")
         job = steps.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
         finish = Finish(job, dataclasses.replace(source, files=()), "gs://bucket/out")
-        graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(job), finish=finish)
+        graph = prepare.wired(beam.Pipeline(), work=PrepareBlock(job), finish=finish)
         sizes.append(graph.to_runner_api().ByteSize())
     assert abs(sizes[0] - sizes[1]) < 1000
     assert max(sizes) < 200_000

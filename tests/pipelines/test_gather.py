@@ -13,13 +13,11 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from raised import raises
 from small_corpora import bytes_of, prepared, questions, rejected, write_csv
 
-from pipelines import engines, sorting, steps
-from pipelines import prepare as preparing
+from pipelines import engines, prepare, sorting, steps
 from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
 from t5prep.preparation import memory_budget, output_folder, shards
-from t5prep.preparation import shards as spill_pieces
 from t5prep.preparation.memory_budget import Budget
 from t5prep.preparation.spills import Spill
 from t5prep.sources import sample
@@ -32,7 +30,7 @@ CHOICES: dict[str, Any] = {"tokenizer": SAMPLE, "shards": 5, "input_length": 32}
 def tiny_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one or two rows, on one machine and on engines."""
     monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 400))
-    monkeypatch.setattr(preparing, "_run", functools.partial(preparing._run, shared=Budget(1, 400)))
+    monkeypatch.setattr(prepare, "_run", functools.partial(prepare._run, shared=Budget(1, 400)))
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def spread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     engine = engines.Engine("prism", Remembering(), PipelineOptions([]))
     monkeypatch.setattr(engines, "engine", lambda name, **engine_options: engine)
-    monkeypatch.setattr(preparing.engines, "require", lambda *_, **__: None)
+    monkeypatch.setattr(prepare.engines, "require", lambda *_, **__: None)
     return results
 
 
@@ -110,9 +108,9 @@ def test_an_engine_that_cuts_and_merges_in_every_way_makes_the_same_bytes(
     tiny_blocks: None,
     spread: list[Any],
 ) -> None:
-    monkeypatch.setattr(spill_pieces, "for_source", lambda _: spill_pieces.MergePlan(groups=4, lanes=3, batches=7))
+    monkeypatch.setattr(shards, "for_source", lambda _: shards.MergePlan(groups=4, lanes=3, batches=7))
     for name, value in (("LARGEST_BATCH", 3000), ("SMALLEST_BATCH", 3000), ("PIECE_BYTES", 500)):
-        monkeypatch.setattr(spill_pieces, name, value)
+        monkeypatch.setattr(shards, name, value)
     monkeypatch.setattr(sorting, "HELD_BYTES", 1000)
     prepared(source, tmp_path / "out", layout="packed", runner="prism", **CHOICES)
     assert spread

@@ -11,8 +11,7 @@ import pytest
 from raised import raises
 from small_corpora import bytes_of, prepared, questions, write_csv
 
-from pipelines import engines, flow, steps
-from pipelines import prepare as preparing
+from pipelines import engines, flow, prepare, steps
 from pipelines.job_results import JobResults
 from pipelines.pieces import load, store
 from t5prep.dataset import shard_files
@@ -84,7 +83,7 @@ def _in_this_process() -> Iterator[None]:
     engine = engines.Engine("prism", FnApiRunner(), PipelineOptions([]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "engine", lambda name, **options: engine)
-        patch.setattr(preparing.engines, "require", lambda *_, **__: None)
+        patch.setattr(prepare.engines, "require", lambda *_, **__: None)
         yield
 
 
@@ -122,7 +121,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     out, choices = folder / "out", {**CHOICES, "dedup": "near"}
     prepared(source, folder / "here", **{**choices, "runner": "local"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparing.Finish, "__call__", fails)
+        patch.setattr(prepare.Finish, "__call__", fails)
         with raises(T5prepError, "output.no-space"):
             prepared(source, out, **choices)
     out.rename(folder / "failed")

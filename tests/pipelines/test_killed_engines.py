@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by 
 
 from small_corpora import bytes_of, prepared, questions, write_csv
 
-from pipelines import prepare as preparing
-from t5prep.preparation import output_folder
-from t5prep.preparation import shards as spill_pieces
+from pipelines import prepare
+from t5prep.preparation import output_folder, shards
 from t5prep.preparation.memory_budget import Budget
 from t5prep.sources import sample
 
@@ -37,8 +36,8 @@ STAGES: dict[str, Callable[[set[str]], bool]] = {
 def run(rows: str, out: str, engine: str) -> None:
     """Prepare the rows in small blocks, by an engine or here."""
     choices = {"tokenizer": sample.tokenizer_path(), "shards": SHARDS, "input_length": 32, "dedup": "near"}
-    preparing._run = functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES))
-    spill_pieces.for_source = lambda _: spill_pieces.MergePlan(groups=4, lanes=2, batches=6)
+    prepare._run = functools.partial(prepare._run, shared=Budget(1, BLOCK_BYTES))
+    shards.for_source = lambda _: shards.MergePlan(groups=4, lanes=2, batches=6)
     prepared(Path(rows), Path(out), runner=engine, workers=2, **choices)
 
 

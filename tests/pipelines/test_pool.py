@@ -22,8 +22,7 @@ import pytest
 from raised import raises
 from small_corpora import bytes_of, prepared, questions, write_csv
 
-from pipelines import engines, estimates, pool
-from pipelines import prepare as preparing
+from pipelines import engines, estimates, pool, prepare
 from pipelines.local_executor import LocalProgress
 from pipelines.steps import Hashed, in_runs
 from t5prep.errors import OutputError, T5prepError, UsageError
@@ -265,7 +264,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
     restart = pool.Pool.restart
     monkeypatch.setattr(blocks, "SMALL_BYTES", 0)  # else all files are one block
     monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
-    monkeypatch.setattr(preparing, "LocalProgress", Killing)
+    monkeypatch.setattr(prepare, "LocalProgress", Killing)
     prepared(tmp_path / "rows", tmp_path / "killed", workers=2, **choices)
     assert len(restarts) >= 2
     monkeypatch.undo()
@@ -324,7 +323,7 @@ def test_a_scratch_folder_that_vanishes_is_a_sentence(
             if kind_of(result) == totals_kind:
                 shutil.rmtree(out / ".unfinished-spool", ignore_errors=True)
 
-    monkeypatch.setattr(preparing, "LocalProgress", Vanishing)
+    monkeypatch.setattr(prepare, "LocalProgress", Vanishing)
     with raises(OutputError, "output.scratch-altered"):
         prepared(source, out, tokenizer=SAMPLE, workers=1, shards=9)
     assert not (out / "manifest.json").exists()

@@ -16,7 +16,7 @@ from raised import assert_error, raises
 from small_corpora import byt5, pairs
 
 import t5prep
-from pipelines import prepare as preparing
+from pipelines import prepare
 from t5prep.cli import main
 from t5prep.errors import UsageError
 from t5prep.preparation import task_settings
@@ -194,7 +194,7 @@ def test_a_task_is_chosen_and_its_source_looked_through_once(tmp_path: Path, mon
     folder.mkdir()
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "LICENSE").write_text("free")
-    preparing.prepare("text2text", source=folder, out=tmp_path / "out", **PREPARE_OPTIONS)
+    prepare.prepare("text2text", source=folder, out=tmp_path / "out", **PREPARE_OPTIONS)
     before_work = calls[: calls.index("documents") + 1]
     assert before_work == ["choose", "documents"]
     assert calls.count("documents") == 1

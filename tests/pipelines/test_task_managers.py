@@ -18,7 +18,7 @@ from servers.flink import Cluster, cluster
 from servers.gcs_emulator import Front, StorageRequest
 from small_corpora import bytes_of, prepared, questions, write_csv
 
-from pipelines import prepare as preparing
+from pipelines import prepare
 from t5prep.io import gcs
 from t5prep.preparation.memory_budget import Budget
 from t5prep.sources import sample
@@ -47,7 +47,7 @@ def test_task_managers_share_the_work_evenly_and_one_is_lost(
     tmp_path: Path, bucket: str, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By one cluster, because its six processes take longest to start."""
-    monkeypatch.setattr(preparing, "_run", functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES)))
+    monkeypatch.setattr(prepare, "_run", functools.partial(prepare._run, shared=Budget(1, BLOCK_BYTES)))
     with cluster(tmp_path / "flink", task_managers=TASK_MANAGERS, slots=1) as flink:
         check_shares(compared(tmp_path, flink))
         check_a_loss(tmp_path / "lost", flink, bucket, front)
@@ -92,7 +92,7 @@ def check_a_loss(folder: Path, flink: Cluster, bucket: str, front: Front) -> Non
 
 
 if __name__ == "__main__":
-    preparing._run = functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES))
+    prepare._run = functools.partial(prepare._run, shared=Budget(1, BLOCK_BYTES))
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder, "flink"), task_managers=4, slots=1) as started:
         for step, values in compared(Path(folder), started).items():
             print(values, step[:100])

@@ -13,7 +13,7 @@ from t5prep.errors import T5prepError, UsageError
 from t5prep.planning import compiled, compiler, report
 from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.model_shapes import MODELS
-from t5prep.planning.question import Answer, Question
+from t5prep.planning.questions import Answer, Question
 from t5prep.training.settings.train_config import TrainConfig
 from tests.module_compiler import compile_module
 

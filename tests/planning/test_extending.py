@@ -4,12 +4,11 @@ import dataclasses
 
 import pytest
 
-from t5prep.planning import extending, interface
-from t5prep.planning import question as question_module
+from t5prep.planning import extending, interface, questions
 from t5prep.planning.chips import GIB, parse
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.model_shapes import MODELS
-from t5prep.planning.question import Answer, Question
+from t5prep.planning.questions import Answer, Question
 from t5prep.training.model.architecture import with_classes
 from t5prep.training.settings.train_config import TrainConfig
 
@@ -133,7 +132,7 @@ def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_laye
 
 def test_the_largest_batch_is_found_by_small_models_alone(monkeypatch):
     compiler = Compiler()
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     *_, last = interface.stages(make_question(), largest=True)
     max_rows = int((15.75 - 0.5) / (15 * 0.05) * 8)
     assert last.largest is not None
@@ -153,7 +152,7 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
         figures = {"temp_bytes": temporaries, "program_bytes": needed - temporaries}
         return Answer(question, Compiled(needed <= question.tpu.chip.hbm_bytes, needed, **figures))
 
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     *_, last = interface.stages(make_question(), largest=True)
     max_rows = int(15.75 / (1 / 16 + 1 / 96))
     assert max_rows * 15 / 16 - 1 <= last.largest.question.rows <= max_rows
@@ -162,7 +161,7 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
 
 def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
     compiler = Compiler()
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     (only,) = interface.stages(make_question())
     assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(3, 3), (4, 4)])
     assert not {"largest_batch", "advice"} & only.to_json().keys()

@@ -14,13 +14,12 @@ from raised import assert_error, raises, refused
 from t5prep.cli import main
 from t5prep.errors import UsageError
 from t5prep.options.models import PlanOptions
-from t5prep.planning import batch_search, interface, lengths, report
-from t5prep.planning import compiled as compiled_module
+from t5prep.planning import batch_search, compiled, interface, lengths, report
 from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.lengths import Shape
 from t5prep.planning.model_shapes import MODELS, shape_of
-from t5prep.planning.question import Answer, Question, ask, check
+from t5prep.planning.questions import Answer, Question, ask, check
 from t5prep.training.model.architecture import Config, training_flops
 from t5prep.training.model.weight_layout import weight_layouts
 from t5prep.training.settings import train_config
@@ -286,7 +285,7 @@ def test_adapters_are_planned_with_what_they_save():
     adapters = 8 * (144 * (768 + 768) + 48 * (768 + 3072))
     settings = {"lora": 8, "optimizer": "adamw"}
     options = PlanOptions(model="t5-base", batch=(4,), settings=settings)
-    (question,), _ = interface.questions(options, tpus=["v5e"])
+    (question,), _ = interface.resolve_questions(options, tpus=["v5e"])
     line = report.lora_line(question)
     assert f"{adapters:,} parameters in adapters of 222,903,552" in line
     assert "a checkpoint is 38.9 MB instead of 2.7 GB; all weights would have 1.8 GB of optimizer state" in line
@@ -312,8 +311,8 @@ def test_a_dry_run_asks_what_training_would_and_training_remembers_it(tiny, tmp_
     arguments = ["--tpu", "--data", str(tmp_path / "data"), "--model", tiny, "--set", "batch=4"]
     small = dataclasses.replace(CHIPS["v5e"], hbm_bytes=1000)
     monkeypatch.setitem(CHIPS, "v5e", small)
-    monkeypatch.setattr(compiled_module, "_run", lambda *_, **__: {})
-    monkeypatch.setattr(compiled_module, "_read", lambda *_, **__: Compiled(fits=False, hbm_bytes=12 * GIB))
+    monkeypatch.setattr(compiled, "_run", lambda *_, **__: {})
+    monkeypatch.setattr(compiled, "_read", lambda *_, **__: Compiled(fits=False, hbm_bytes=12 * GIB))
     monkeypatch.setattr(batch_search, "largest_batch", lambda question, **_: None)
     monkeypatch.setattr(batch_search, "advise", lambda question, **_: iter(()))
     result = train("--dry-run", *arguments)
@@ -335,7 +334,7 @@ def test_replicas_and_every_option_compile(tiny):
     """On chips of two devices each; test_the_executable_is_kept_for_a_run compiles for chips of one."""
     settings = {"optimizer": "adamw", "clip_norm": 1.0, "accumulate": 2, "remat": True}
     options = PlanOptions(model=tiny, batch=(16,), input_length=32, target_length=8, packed=True, settings=settings)
-    (question,), _ = interface.questions(options, tpus=["v3-8"])
+    (question,), _ = interface.resolve_questions(options, tpus=["v3-8"])
     answer = ask(question)
     assert answer.fits
     weights = _float32_bytes(question.shape)

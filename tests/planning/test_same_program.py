@@ -12,7 +12,7 @@ import t5prep
 from t5prep.options.models import PlanOptions
 from t5prep.planning import compiled, compiler, interface, report
 from t5prep.planning.compiled import Compiled
-from t5prep.planning.question import ask
+from t5prep.planning.questions import ask
 from t5prep.training import trainer
 from t5prep.training.model.architecture import ModelConfig
 from t5prep.training.model.weight_layout import weight_layouts
@@ -49,7 +49,7 @@ def test_what_is_planned_is_what_is_trained(
     monkeypatch.setattr(compiled, "compile_for", described)
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     options = PlanOptions(model=shape, batch=(config.batch,), data=data, settings=dataclasses.asdict(config))
-    (question,), _ = interface.questions(options, tpus=[f"v5e-{replicas * shard}"])
+    (question,), _ = interface.resolve_questions(options, tpus=[f"v5e-{replicas * shard}"])
     assert isinstance(question.shape, ModelConfig)
     ask(question)
     assert planned == trained

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from spills import Row, spill_of
 
-from t5prep.preparation import placement, spills
-from t5prep.preparation import shards as spill_pieces
+from t5prep.preparation import placement, shards, spills
 from t5prep.preparation.shards import ShardSpec
 from t5prep.preparation.spills import ENTRY, Spill
 
@@ -21,7 +20,7 @@ def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards:
     specs = [ShardSpec("train", number, shards, 0, preceding_splits=("test",)) for number in range(shards)]
     edges = placement.shard_edges(shards)
     split_keys: dict[str, list[int]] = {"train": [], "test": []}
-    for name, piece in spill_pieces.cut_shards(spill, {"train": specs}):
+    for name, piece in shards.cut_shards(spill, {"train": specs}):
         number = int(name.split("-")[1])
         (split,) = piece.splits
         shard_rows = piece.slice(split, edges[number], edges[number + 1])
@@ -40,7 +39,7 @@ def test_ranges_of_a_run_merged_again_are_the_run(ranges: int) -> None:
     keys = placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
     records = [Row(key, f"record{key:x}") for key in keys]
     run = spill_of({"test": records[:9], "train": records[9:]})
-    pieces = list(spill_pieces.cut_ranges(run, ranges))
+    pieces = list(shards.cut_ranges(run, ranges))
     assert all(number == int(entry["high"]) * ranges >> 64 for number, piece in pieces for entry in entries(piece))
     assert spills.merged_in_memory([piece for _, piece in pieces[::-1]]) == run
 

@@ -16,7 +16,7 @@ from t5prep.planning.chips import GIB, parse
 from t5prep.planning.compiled import Compiled
 from t5prep.planning.interface import Plan
 from t5prep.planning.model_shapes import MODELS
-from t5prep.planning.question import Answer, Question
+from t5prep.planning.questions import Answer, Question
 from t5prep.report import plan_page
 from t5prep.training.settings.train_config import TrainConfig
 

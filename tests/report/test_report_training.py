@@ -250,7 +250,7 @@ def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
 def test_pages_and_questions_to_plan_need_no_tensorflow() -> None:
     """`make prep` writes a page in an environment that has none."""
     code = (
-        "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training_report, t5prep.planning.question"
+        "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training_report, t5prep.planning.questions"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

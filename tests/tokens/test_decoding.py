@@ -5,8 +5,7 @@ import pytest
 import records_in_python
 
 from t5prep.dataset import tfrecord
-from t5prep.tokens import decoding, loading
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import decoding, loading, newlines
 from t5prep.tokens.model_proto import BPE, BYTE, CONTROL, UNKNOWN, USER_DEFINED, Normalization, Piece, build, model
 from t5prep.tokens.tokenizer import Tokenizer
 

@@ -11,8 +11,9 @@ from raised import raises
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import encoder_tokenizer, loading, model_proto, ragged
+from t5prep.tokens.newlines import decode_input
 from t5prep.tokens.ragged import Frame
-from t5prep.tokens.tokenizer import Tokenizer, decode_input
+from t5prep.tokens.tokenizer import Tokenizer
 from tests import encoders
 
 TEXTS = [

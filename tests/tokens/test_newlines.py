@@ -23,11 +23,12 @@ from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tokens import audit, tokenizer
 from t5prep.tokens.featurizer import Featurizer
-from t5prep.tokens.tokenizer import NUMBER, SENTINEL, Tokenizer
+from t5prep.tokens.newlines import SENTINEL, SENTINEL_NUMBER
+from t5prep.tokens.tokenizer import Tokenizer
 from tests.featurized_examples import ExampleFeatures, featurized, featurizer, truncate
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
-NEWLINE = WORDS.sentinel(NUMBER)
+NEWLINE = WORDS.sentinel(SENTINEL_NUMBER)
 COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]
 TEXTS = st.lists(st.lists(st.sampled_from(COMMON), max_size=4).map(" ".join), min_size=1, max_size=6)
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from raised import assert_error, raises
 
 from t5prep.errors import T5prepError
-from t5prep.io import signals as io_signals
+from t5prep.io import signals
 from t5prep.training.log import RunLog
 from t5prep.training.loop import Due, FinishedStep, Signals, Stepper, StepProfile, TrainingLoop
 from t5prep.training.run.checkpoints import State
@@ -270,10 +270,10 @@ def test_a_signal_between_two_handlers_is_kept(monkeypatch: pytest.MonkeyPatch) 
         os.kill(os.getpid(), signal.SIGINT)
         return ""
 
-    monkeypatch.setattr(io_signals, "received", received)
-    with Signals() as signals:
-        assert signals.stop(1)
-        assert signals.received == "SIGINT"
+    monkeypatch.setattr(signals, "received", received)
+    with Signals() as stop_signals:
+        assert stop_signals.stop(1)
+        assert stop_signals.received == "SIGINT"
 
 
 STARTING = """

@@ -111,7 +111,7 @@ def test_a_report_shows_the_run(run: Path) -> None:
 
 def test_plan_asks_about_the_encoder_alone(run: Path) -> None:
     options = PlanOptions(model="t5-base", batch=(8,), data=str(run / "data"))
-    (question,), _ = interface.questions(options, tpus=["v5e"])
+    (question,), _ = interface.resolve_questions(options, tpus=["v5e"])
     assert (question.shape.classes, question.target_length) == (("negative", "positive"), 1)
     full_flops = training_flops(shape_of("t5-base"), input_length=24, target_length=1)
     assert training_flops(question.shape, input_length=24, target_length=1) < full_flops

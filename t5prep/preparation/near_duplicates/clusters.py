@@ -16,7 +16,6 @@ from t5prep.dataset.settings import Settings
 from t5prep.io import atomic_files
 from t5prep.preparation import placement
 from t5prep.preparation.near_duplicates import components, sketches
-from t5prep.preparation.near_duplicates import sketches as minhash
 from t5prep.preparation.near_duplicates.components import labels
 from t5prep.preparation.near_duplicates.sketches import ROWS, Bands, Shingles, Sketch, mix, of_lists
 from t5prep.preparation.sorted_pairs import SortedPairs
@@ -429,7 +428,7 @@ def of_settings(settings: Settings) -> Search | None:
     """Return the search that the settings request, or None."""
     if settings.dedup != "near":
         return None
-    bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
+    bands = sketches.choose_bands(settings.near_hashes, settings.near_jaccard)
     return Search(bands, settings.near_jaccard, drawn_by_id=settings.drawn_by_id)
 
 

@@ -23,7 +23,7 @@ from t5prep.json_values import JSON
 from t5prep.options.fields import without_effect
 from t5prep.options.generation import Generation
 from t5prep.tasks.targets import HiddenTokensTarget, Target
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training import objectives
 from t5prep.training.data import batches, eval_batches

@@ -13,8 +13,7 @@ from t5prep.errors import Reject, UsageError
 from t5prep.options.models import PredictOptions
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example
-from t5prep.tokens import loading
-from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens import loading, newlines
 from t5prep.tokens.featurizer import OneInput
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.training.model.architecture import EncoderConfig
