@@ -23,7 +23,7 @@ class Graph:
     """The executor for engines: each stage adds transforms to `pipeline`. `results` caches workers' results for a resumed job."""
 
     def __init__(self, pipeline: beam.Pipeline, results: JobResults) -> None:
-        self._pipeline, self._kept = pipeline, results
+        self._pipeline, self._results = pipeline, results
 
     def run(self, stages: Sequence[flow.Stage[object]]) -> beam.PCollection:
         """Add all stages in order and return the PCollection of the last one, which has one element.
@@ -58,7 +58,7 @@ class Graph:
             case flow.Call():
                 return elements | name >> beam.Map(called_once, step=stage.step, **sides)
             case flow.Map():
-                once = CachedStep(self._kept, name, stage.step, stage.cache_name, stage.cache_file, stage.stored)
+                once = CachedStep(self._results, name, stage.step, stage.cache_name, stage.cache_file, stage.stored)
                 step = once if stage.cache_name or stage.stored else stage.step
                 return elements | name >> beam.FlatMap(called, step=step, **sides)
             case flow.Filter():

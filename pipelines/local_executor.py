@@ -36,15 +36,15 @@ _KEPT_OF_TEXT = 2
 
 
 class Local:
-    """The executor of this machine: the pool of worker processes named `pool_name` ("": this process only) and a scratch folder.
+    """The executor of this machine: `workers`, or this process if they are None, and the scratch folder `spool`.
 
     `progress` is called with each element that a worker finished, and its results.
     """
 
-    def __init__(self, pool_name: str, spool: str, progress: "LocalProgress | None" = None) -> None:
+    def __init__(self, workers: pool.Pool | None, spool: str, progress: "LocalProgress | None" = None) -> None:
         self._window: pool.Window[object, list[object]] | pool.InlineWindow[object, list[object]]
-        self._window, self._folder = pool.window(pool_name), Path(spool)
-        self._progress = progress
+        self._window = pool.Window(workers) if workers else pool.InlineWindow()
+        self._folder, self._progress = Path(spool), progress
         # Elements at the workers, in order of submission, with their stages.
         self._under_way = collections.deque[tuple[flow.Map[object, object], object]]()
         self._readers = collections.defaultdict[flow.Stage[object], list[flow.Stage[object]]](list)
@@ -233,7 +233,7 @@ class LocalProgress:
 
     def __init__(self, work: PrepareBlock, *, total: int) -> None:
         self._progress = Progress("preparing", total=total)
-        self._kept = Path(work.cache_folder) if work.cache_folder else None
+        self._cache_folder = Path(work.cache_folder) if work.cache_folder else None
         self._limit = store.limit()
         self._began = time.time()
         self._blocks = self._found = self._bytes_found = self._placed = 0
@@ -284,6 +284,6 @@ class LocalProgress:
 
     def _bound(self) -> None:
         """Trim the token cache to its limit, and remember the room that is left."""
-        if self._kept:
-            self._room = token_cache.bound(self._kept, limit=self._limit, began=self._began)
+        if self._cache_folder:
+            self._room = token_cache.bound(self._cache_folder, limit=self._limit, began=self._began)
         self._since = 0

@@ -22,7 +22,6 @@ import signal
 import sys
 import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker, util
@@ -53,32 +52,20 @@ MOST_BYTES = 288 << 20
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _trim: Callable[[int], int] | None = None
 
-_POOLS: dict[str, "Pool"] = {}
-
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-def find_pool(name: str) -> "Pool":
-    """Return the pool named `name` of this process."""
-    return _POOLS[name]
-
-
-def window(name: str) -> "Window[In, Out] | InlineWindow[In, Out]":
-    """Return a window on the pool named `name`, or one that works in this process if `name` is ""."""
-    return Window(name) if name else InlineWindow()
-
-
-def map_ordered(name: str, work: Callable[[In], Out], elements: Iterable[In]) -> Iterator[Out]:
-    """Yield `work(element)` for each element, in order, computed by the pool named `name` ("": by this process)."""
-    pool_window: Window[In, Out] | InlineWindow[In, Out] = window(name)
+def map_ordered(pool: "Pool", work: Callable[[In], Out], elements: Iterable[In]) -> Iterator[Out]:
+    """Yield `work(element)` for each element, in order, computed by the processes of `pool`."""
+    pool_window = Window[In, Out](pool)
     for element in elements:
         yield from pool_window.put(work, element)
     yield from pool_window.drain()
 
 
 class InlineWindow(Generic[In, Out]):
-    """The window without a pool: each element is processed in this process at once."""
+    """A window without a pool: each element is processed in this process at once."""
 
     def put(self, work: Callable[[In], Out], element: In) -> Iterator[Out]:
         """Yield the result of `work(element)`."""
@@ -99,13 +86,13 @@ class _Pending(NamedTuple, Generic[In, Out]):
 
 
 class Window(Generic[In, Out]):
-    """Process elements in a pool and yield their results in order.
+    """Process elements in `pool` and yield their results in order.
 
     The number of unfinished elements is bounded: `put` waits until it may submit the next one.
     """
 
-    def __init__(self, pool: str) -> None:
-        self._pool = find_pool(pool)
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
         self._pending: collections.deque[_Pending[In, Out]] = collections.deque()
         # Elements that were lost when a worker died. They are submitted again when the first element is finished.
         self._to_resubmit: list[_Pending[In, Out]] = []
@@ -177,15 +164,13 @@ class Window(Generic[In, Out]):
 
 
 class Pool:
-    """Worker processes, found by `name`. `warm` is what each worker calls first."""
+    """Worker processes. `warm` is what each worker calls first."""
 
     def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
         self.workers = workers
         self._warm = warm
-        self.name = uuid.uuid4().hex
         self.begun = False  # whether any worker has finished `warm`
         self._start()
-        _POOLS[self.name] = self
 
     def _start(self) -> None:
         begin_loading()  # first, because creating an executor's locks starts a process, too
@@ -213,7 +198,6 @@ class Pool:
 
     def close(self) -> None:
         """End the workers and drop elements that they have not begun."""
-        _POOLS.pop(self.name, None)
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 

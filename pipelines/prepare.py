@@ -247,14 +247,14 @@ def wired(
 def _executor(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[Local]:
     """Yield the executor with a new pool of `workers` processes, which shows its progress; without a pool for 0 workers."""
     if not workers:
-        yield Local("", work.spool)
+        yield Local(None, work.spool)
         return
     local = pool.Pool(workers, warm=functools.partial(preload, work))
     # The unpacked size of a compressed file is unknown, so there is no total to show.
     is_size_known = all(unpacked_name(file.name) == file.name for file in source.files)
     progress = LocalProgress(work, total=sum(file.bytes for file in source.files) if is_size_known else 0)
     try:
-        yield Local(local.name, work.spool, progress)
+        yield Local(local, work.spool, progress)
     finally:
         local.close()
         progress.close()

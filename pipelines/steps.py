@@ -49,6 +49,7 @@ from t5prep.tasks.filters.chain import Chain
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading
+from t5prep.tokens.ragged import run_starts
 from t5prep.tokens.tokenizer import Tokenizer
 
 FILES, MODEL, TASK, LEAKS, FILTERS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz", "filters.json"
@@ -582,7 +583,7 @@ def cut_rows(
     sketch = load(stored)
     placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), clusters.PLACED)
     placed = placed[np.lexsort((placed["place"], placed["group"]))]
-    begins = np.flatnonzero(np.append(True, placed["group"][1:] != placed["group"][:-1])[: len(placed)])
+    begins = run_starts(placed["group"])
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(placed)], strict=False):
         yield int(placed["group"][begin]), Piece(data=sketch.rows_of(placed["place"][begin:end]))
 

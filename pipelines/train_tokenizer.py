@@ -199,7 +199,7 @@ def draw(
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):
-            for block_bytes, block_sample in pool.map_ordered(cores.name, work, scanned):
+            for block_bytes, block_sample in pool.map_ordered(cores, work, scanned):
                 drawing.add(block_sample.lines)
                 progress.add(bytes=block_bytes, rows=block_sample.rows)
                 totals.update(rows=block_sample.rows, total_lines=block_sample.total_lines, broken=block_sample.broken)

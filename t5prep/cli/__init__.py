@@ -19,7 +19,6 @@ if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN and (
 import atexit
 import collections
 import contextlib
-import dataclasses
 import faulthandler
 import gc
 import importlib
@@ -152,7 +151,7 @@ class _Commands(click.Group):
                 sys.exit(message.exit_code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and keep them for advice about usage errors (`_advised`)."""
+        """Parse the arguments, and keep them for advice about usage errors (`_with_advice`)."""
         ctx.meta[_output.ARGUMENTS] = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -168,7 +167,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             # The attribute is final in click's types since 8.5, but only it reaches every kind of usage error.
-            error.message = _advised(error, ctx)  # type: ignore[misc]
+            error.message = _with_advice(error, ctx)  # type: ignore[misc]
             raise _with_json(_failing.add_code(error), ctx) from error
         except click.ClickException:
             raise
@@ -216,42 +215,53 @@ def _refuse_repeats(command: click.Command, parent: click.Context, args: Sequenc
         _refuse_repeats(inner, context, subcommand_args[1:])
 
 
-def _advised(error: click.UsageError, group: click.Context) -> str:
+def _with_advice(error: click.UsageError, group: click.Context) -> str:
     """Return the message of `error`, with advice for two common mistakes.
 
-    These are a value without its option (`t5prep train data/sample`), and a setting as an option (`--learning-rate 1e-3`).
+    These are a setting as an option (`--learning-rate 1e-3`), and a value without its option (`t5prep train data/sample`).
     """
-    context = error.ctx
-    if context is None:
+    if error.ctx is None:
         return error.message
-    options = {name for parameter in context.command.params for name in parameter.opts}
     arguments: list[str] = group.meta[_output.ARGUMENTS]
-    if isinstance(error, click.NoSuchOption) and "--set" in options:
-        from t5prep.training.settings.train_config import TrainConfig
+    if isinstance(error, click.NoSuchOption) and (advice := _advise_setting(error, error.ctx, arguments)):
+        error.possibilities = []  # type: ignore[misc]
+        return f"{error.message} {advice}"
+    return _advise_option(error, error.ctx, arguments) or error.message
 
-        setting = error.option_name.lstrip("-").replace("-", "_")
-        if setting in {field.name for field in dataclasses.fields(TrainConfig)}:
-            error.possibilities = []  # type: ignore[misc]
-            following_arguments = (
-                arguments[arguments.index(error.option_name) + 1 :] if error.option_name in arguments else []
-            )
-            value = (
-                following_arguments[0]
-                if following_arguments and not following_arguments[0].startswith("-")
-                else "VALUE"
-            )
-            return f"{error.message} {setting} is a setting: --set {setting}={value}"
-    required_option = "--data" if context.info_name == "train" else "--model"
-    if required_option not in options:
-        return error.message
+
+def _advise_setting(error: click.NoSuchOption, context: click.Context, arguments: Sequence[str]) -> str:
+    """Return how to type a setting that was typed as an option, or "" if the unknown option is no setting."""
+    if "--set" not in _option_names(context):
+        return ""
+    from t5prep.training.settings.train_config import FIELDS
+
+    setting = error.option_name.lstrip("-").replace("-", "_")
+    if setting not in FIELDS:
+        return ""
+    is_typed = error.option_name in arguments
+    following_arguments = arguments[arguments.index(error.option_name) + 1 :] if is_typed else []
+    has_value = following_arguments and not following_arguments[0].startswith("-")
+    return f"{setting} is a setting: --set {setting}={following_arguments[0] if has_value else 'VALUE'}"
+
+
+def _advise_option(error: click.UsageError, context: click.Context, arguments: Sequence[str]) -> str:
+    """Return a better message for a value that was typed without its option, or "" for another mistake."""
+    option = "--data" if context.info_name == "train" else "--model"
+    if option not in _option_names(context):
+        return ""
     if "unexpected extra argument" in error.message:
-        return f"{error.message}. Name it with its option: {required_option} ..."
-    address = arguments[1] if len(arguments) > 1 and not arguments[1].startswith("-") else ""
-    if isinstance(error, click.MissingParameter) and address:
-        out = " --out RUN" if context.info_name in ("train", "export") else ""
-        command = f"t5prep {context.info_name} {required_option} {address}{out} ..."
-        return f'"{address}" is given without its option. Did you mean: {command}?'
-    return error.message
+        return f"{error.message}. Name it with its option: {option} ..."
+    value = arguments[1] if len(arguments) > 1 and not arguments[1].startswith("-") else ""
+    if not value or not isinstance(error, click.MissingParameter):
+        return ""
+    out = " --out RUN" if context.info_name in ("train", "export") else ""
+    command = f"t5prep {context.info_name} {option} {value}{out} ..."
+    return f'"{value}" is given without its option. Did you mean: {command}?'
+
+
+def _option_names(context: click.Context) -> set[str]:
+    """Return the names of the options of a command, as they are typed."""
+    return {name for parameter in context.command.params for name in parameter.opts}
 
 
 def _show_versions(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:

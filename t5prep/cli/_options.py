@@ -97,11 +97,11 @@ def _declared(field: "dataclasses.Field[object]", default: object) -> dict[str, 
         attributes = {"is_flag": True}
     elif isinstance(default, tuple):
         attributes["multiple"] = True
-    elif rules["alone"]:
-        attributes |= {"is_flag": False, "flag_value": rules["alone"]}
+    elif rules["bare_value"]:
+        attributes |= {"is_flag": False, "flag_value": rules["bare_value"]}
     if rules["metavar"]:
         attributes["metavar"] = rules["metavar"]
-    default_value = rules["shown"] or default
+    default_value = rules["default_text"] or default
     if default_value is not None:
         attributes["default"] = default_value
     return {

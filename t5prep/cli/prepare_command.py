@@ -252,23 +252,23 @@ def _printable(character: str) -> str:
     return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
-# Field of the counts of rows → its word after a number; `number_of` adds an s to the nouns.
-_BECAME = {"examples": "example", "rejected": "", "duplicates": "duplicate", "blank": ""}
+# What becomes of rows: a field of rejected_rows.Rows → its noun, or "" where the field's name follows the number.
+_OUTCOMES = {"examples": "example", "rejected": "", "duplicates": "duplicate", "blank": ""}
 
 
 def _balance(manifest: "Manifest") -> str:
     """Return the balance of rows: `100 read = 90 examples + 10 rejected`."""
-    totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in ("read", *_BECAME)}
-    became = " + ".join(
-        number_of(totals[field], noun) if noun else f"{totals[field]:,} {field}"
-        for field, noun in _BECAME.items()
-        if totals[field]
+    totals = manifest.row_totals()
+    outcomes = " + ".join(
+        number_of(count, noun) if noun else f"{count:,} {field}"
+        for field, noun in _OUTCOMES.items()
+        if (count := getattr(totals, field))
     )
     split = manifest.ledger["split"]
     split_note = (
         f" + {split['examples'] - split['rows']:,} more of {split['rows']:,} that were split" if split["rows"] else ""
     )
-    return f"{totals['read']:,} read{split_note} = {became}"
+    return f"{totals.read:,} read{split_note} = {outcomes}"
 
 
 @click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS] [-- BEAM OPTIONS]")

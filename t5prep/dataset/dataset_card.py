@@ -36,7 +36,7 @@ _TASKS = {"bleu": "translation", "rouge": "summarization", "squad": "question-an
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 _MOST_FILES = 100  # source files in the card; the manifest lists all
-_BECAME = ("read", "examples", "rejected", "duplicates", "blank")  # fields of rejected_rows.Rows
+_ROW_COUNTS = ("read", "examples", "rejected", "duplicates", "blank")  # fields of rejected_rows.Rows
 
 
 def text(manifest: Manifest) -> str:
@@ -174,8 +174,8 @@ def _body(manifest: Manifest) -> Iterator[str]:
     if cut["rows_cut"]:
         yield f"* Cut: {number_of(cut['rows_cut'], 'input')} lost {number_of(cut['tokens_lost'], 'token')}"
     yield "\n## What became of the rows\n"
-    totals = [sum(getattr(rows, name) for rows in manifest.rows.values()) for name in _BECAME]
-    yield from _table(_BECAME, [tuple(f"{total:,}" for total in totals)])
+    totals = manifest.row_totals()
+    yield from _table(_ROW_COUNTS, [tuple(f"{getattr(totals, name):,}" for name in _ROW_COUNTS)])
     if (split := manifest.ledger.get("split", {})).get("rows"):
         yield f"\n{number_of(split['rows'], 'row')}, too long for one example, became {number_of(split['examples'], 'example')}."
     if manifest.rejected:

@@ -305,6 +305,11 @@ class Manifest:
             for number, path in enumerate(self.filter_files)
         }
 
+    def row_totals(self) -> Rows:
+        """Return the counts of rows of all source files together."""
+        names = [field.name for field in dataclasses.fields(Rows)]
+        return Rows(**{name: sum(getattr(rows, name) for rows in self.rows.values()) for name in names})
+
     def check_filter(self, content: bytes, *, file: str, path: str) -> None:
         """Raise DatasetError unless `content`, read from `path`, equals the `file` that the filters read."""
         original = f"{file} that filtered the texts"

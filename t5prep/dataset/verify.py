@@ -247,8 +247,8 @@ def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
     for name, token_ids in ids.items():
         token_ids[(token_ids == tfrecord.IGNORED_LABEL) & (name == "labels")] = 0
         if token_ids.size and not 0 <= token_ids.min() <= token_ids.max() < tokens:
-            odd = token_ids.min() if token_ids.min() < 0 else token_ids.max()
-            return f"has the token id {odd:,} in {name}, but the tokenizer has only {tokens:,} tokens"
+            invalid_id = token_ids.min() if token_ids.min() < 0 else token_ids.max()
+            return f"has the token id {invalid_id:,} in {name}, but the tokenizer has only {tokens:,} tokens"
     return ""
 
 

@@ -58,13 +58,13 @@ class Upload:
         self._sent, self._stop = sent, stop
         self._size = path.stat().st_size
         key = hashlib.sha256(json.dumps([os.path.abspath(path), uri, crc32c, generation]).encode()).hexdigest()
-        self._kept = store.root() / "uploads" / key[:32]
+        self._session_path = store.root() / "uploads" / key[:32]
         # A private attribute of the client, but a session that renews its token by itself; each request names its URL.
         self._http = gcs.client()._http
-        self._session = self._kept.read_text() if self._kept.exists() else ""
-        self._offset, self._furthest = 0, -1
-        self._begun = 0
-        self._known = False  # whether the server's own offset is known
+        self._session = self._session_path.read_text() if self._session_path.exists() else ""
+        self._offset, self._highest_offset = 0, -1
+        self._session_count = 0  # since the last progress
+        self._offset_known = False  # whether `_offset` is what the server reported last
 
     def run(self) -> None:
         """Send the file, and check the checksum that the server reports.
@@ -76,9 +76,10 @@ class Upload:
             trouble = self._step()
             if trouble is None:
                 return
-            if self._offset > self._furthest:  # progress: a server may lose bytes, and receiving them again is none
-                self._furthest, waits, deadline = self._offset, 0, time.monotonic() + PATIENCE_SECONDS
-                self._begun = 0
+            # Only bytes beyond the highest offset are progress: a server may lose bytes and receive them again.
+            if self._offset > self._highest_offset:
+                self._highest_offset, waits, deadline = self._offset, 0, time.monotonic() + PATIENCE_SECONDS
+                self._session_count = 0
             if not trouble:
                 continue
             if time.monotonic() > deadline:
@@ -98,20 +99,20 @@ class Upload:
             with gcs.speaking(self._uri, need="storage.objects.create"):
                 self._begin()
         try:
-            response = self._send_chunk() if self._known else self._ask()
+            response = self._send_chunk() if self._offset_known else self._request_offset()
         except requests.RequestException as error:
-            self._known = False
+            self._offset_known = False
             return f"{type(error).__name__}: {error}"
         if response.status_code in (200, 201):
             return self._finish(response.json())
         if response.status_code == 308:  # "Resume Incomplete": a part has arrived
-            self._known = True
+            self._offset_known = True
             self._advance_to(_received(response))
             return ""
-        self._known = False
+        self._offset_known = False
         if response.status_code in _RETRYABLE_STATUSES:
             return f"{response.status_code} {response.reason}"
-        if response.status_code in _EXPIRED_STATUSES and self._begun < _SESSIONS:
+        if response.status_code in _EXPIRED_STATUSES and self._session_count < _SESSIONS:
             self._forget()
             return f"{response.status_code} {response.reason}"
         if response.status_code == 412:  # the condition `if_generation_match` failed
@@ -121,7 +122,7 @@ class Upload:
 
     def _begin(self) -> None:
         """Begin an upload session at offset 0, and save its URL on disk."""
-        self._begun += 1
+        self._session_count += 1
         blob = gcs.blob(self._uri)
         blob.crc32c = self._crc32c  # the server refuses bytes that do not make this checksum
         self._session = blob.create_resumable_upload_session(
@@ -131,13 +132,13 @@ class Upload:
             if_generation_match=self._generation,
             timeout=gcs.TIMEOUT_SECONDS,
         )
-        self._known = True
+        self._offset_known = True
         self._advance_to(0)
         # Written atomically: after a kill, half a URL would be retried for PATIENCE_SECONDS. Without this file the upload
         # works, but cannot resume. Anyone who knows the URL may write the object, so only the owner may read the file.
         with (
             contextlib.suppress(OutputError),
-            atomic_files.scratch(self._kept) as temporary,
+            atomic_files.scratch(self._session_path) as temporary,
             open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file,
         ):
             file.write(self._session)
@@ -145,9 +146,9 @@ class Upload:
     def _forget(self) -> None:
         """Forget the session, also on disk: the upload is complete or begins again."""
         self._session = ""
-        self._kept.unlink(missing_ok=True)
+        self._session_path.unlink(missing_ok=True)
 
-    def _ask(self) -> "requests.Response":
+    def _request_offset(self) -> "requests.Response":
         """Request the server's offset. The answer is 308 with a range, or 200 if the server has all bytes."""
         headers = {"Content-Range": f"bytes */{self._size}"}
         return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
@@ -177,12 +178,12 @@ class Upload:
         self._forget()
         if uploaded.get("crc32c") != self._crc32c:
             gcs.delete(self._uri, generation=int(uploaded["generation"]))
-            if self._begun >= _SESSIONS:
+            if self._session_count >= _SESSIONS:
                 raise OutputError(
                     f"{self._uri} arrived damaged and was removed. Run the upload again.",
                     code="bucket.damaged-upload",
                 )
-            self._known = False
+            self._offset_known = False
             self._advance_to(0)
             return "it arrived damaged"
         self._advance_to(self._size)

@@ -38,7 +38,7 @@ def option(
     removes_markup: str = "",
     compare: bool = True,
     is_address: bool = False,
-    alone: str = "",
+    bare_value: str = "",
     metavar: str = "",
     python_only: bool = False,
     section: str = "",
@@ -55,7 +55,7 @@ def option(
     * removes_markup: the value that removes HTML tags from the texts, or "" where no value does.
     * compare: False if two dataclasses that differ only in this field are equal.
     * is_address: True if the value is a path or URL, which may hold a password.
-    * alone: the value of an option that is typed without a value, as `--tpu` for `--tpu auto`.
+    * bare_value: the value of an option that is typed without a value, as `--tpu` for `--tpu auto`.
     * metavar: the placeholder of the value in `--help`.
     * python_only: True if the command line lacks this option.
     * section: the heading in `--help` above this option.
@@ -68,11 +68,11 @@ def option(
         "minimum": minimum,
         "maximum": maximum,
         "parse": parse,
-        "shown": default_text,
+        "default_text": default_text,
         "changes_tokens": changes_tokens,
         "removes_markup": removes_markup,
         "is_address": is_address,
-        "alone": alone,
+        "bare_value": bare_value,
         "metavar": metavar,
         "python_only": python_only,
         "section": section,

@@ -16,7 +16,9 @@ class ModelOptions(Options):
 
     checkpoint: str = option("best", "checkpoint of a run: best, last, or the number of a step")
     tokenizer: str = option("", "tokenizer, if the one named in the manifest cannot be found", is_address=True)
-    tpu: str | None = option(None, "run on the TPU of this machine and of its slice", alone="auto", metavar="[local]")
+    tpu: str | None = option(
+        None, "run on the TPU of this machine and of its slice", bare_value="auto", metavar="[local]"
+    )
     gpus: bool = option(False, "run on all GPUs of this machine")
 
 

@@ -30,7 +30,7 @@ from t5prep.preparation.near_duplicates.clusters import Repeats, precedence
 from t5prep.preparation.records import Layout, RecordFormat
 from t5prep.preparation.spills import END, ENTRY, Crowded, Rows, Spill
 from t5prep.tokens import ragged
-from t5prep.tokens.ragged import Names
+from t5prep.tokens.ragged import Names, run_starts
 
 RANGE_BYTES = 32 << 20
 # Number of rows of one position that are compared in memory; more are sorted on disk.
@@ -408,7 +408,7 @@ def _with_references_of_all(rows: Rows) -> Rows:
     References are in the order of the rows, each once.
     """
     positions = rows.entries[["high", "low"]]
-    starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
+    starts = run_starts(positions)
     if len(starts) == len(positions):
         return rows
     numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(positions)))

@@ -8,6 +8,7 @@ from typing import BinaryIO
 import numpy as np
 
 from t5prep.io import atomic_files
+from t5prep.tokens.ragged import run_starts
 
 # Number of pairs in memory.
 MAX_PAIRS = 1 << 18
@@ -74,10 +75,9 @@ def _ordered(pairs: np.ndarray) -> np.ndarray:
     """Return the distinct pairs in order."""
     nodes, ends = np.unique(pairs, return_inverse=True)
     first_nodes, second_nodes = ends.reshape(pairs.shape).astype(np.uint64).T
-    codes = np.sort(  # one number sorts several times as fast
-        first_nodes << np.uint64(32) | second_nodes
-    )  # sorting one number is several times as fast as sorting two
-    codes = codes[np.append(True, codes[1:] != codes[:-1])]
+    # Both indices of a pair are packed into one number, because it sorts several times as fast as two.
+    codes = np.sort(first_nodes << np.uint64(32) | second_nodes)
+    codes = codes[run_starts(codes)]
     return np.stack([nodes[codes >> np.uint64(32)], nodes[codes & np.uint64(0xFFFFFFFF)]], axis=1)
 
 

@@ -1,7 +1,7 @@
 """Send requests, and download files into the cache once.
 
 Requests are retried after pauses, errors contain no addresses, and checksums are verified. A host's `Retry-After` is
-obeyed up to PATIENCE. Without one, the pause doubles with each try. urllib3's Retry is not used, because it does not
+obeyed up to MAX_RETRY_AFTER_SECONDS. Without one, the pause doubles with each try. urllib3's Retry is not used, because it does not
 resume a body, and it logs complete addresses, even signed ones.
 """
 
@@ -36,7 +36,7 @@ from t5prep.version import __version__
 TRIES = 6
 BACKOFF = 1.0  # seconds before the second try; doubled each time, at most a minute
 _NOTABLE = 3.0  # seconds: the reason for a longer pause is printed
-PATIENCE = 900.0  # maximum Retry-After that is waited for, in seconds
+MAX_RETRY_AFTER_SECONDS = 900.0  # maximum Retry-After that is waited for, in seconds
 # Statuses of temporary failures. Cloudflare sends 520 to 524 if the host behind it does not answer.
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 525)})
 
@@ -47,30 +47,30 @@ class Retries:
     """The failed tries of a request. `failed` counts those since the last progress; `display_name` is used in errors."""
 
     def __init__(self, display_name: str):
-        self._what, self.failed = display_name, 0
+        self._display_name, self.failed = display_name, 0
 
     def wait(self, reason: str, *, headers: Mapping[str, str] | None = None) -> None:
         """Sleep before the next try.
 
-        Raises SourceError after TRIES failures, or if the host requests a wait above PATIENCE.
+        Raises SourceError after TRIES failures, or if the host requests a wait above MAX_RETRY_AFTER_SECONDS.
         """
         self.failed += 1
         requested_pause = retry_after(headers or {})
-        if requested_pause is not None and requested_pause > PATIENCE:
+        if requested_pause is not None and requested_pause > MAX_RETRY_AFTER_SECONDS:
             raise SourceError(
-                f"The host of {self._what} asks to wait {requested_pause / 60:.0f} minutes. Run the command "
+                f"The host of {self._display_name} asks to wait {requested_pause / 60:.0f} minutes. Run the command "
                 "again after that time.",
                 code="source.rate-limit",
             )
         if self.failed >= TRIES:
             raise SourceError(
-                f"{self._what} failed {TRIES} times in a row: {reason}. Run the command again later to resume.",
+                f"{self._display_name} failed {TRIES} times in a row: {reason}. Run the command again later to resume.",
                 code="source.unavailable",
             )
         pause = min(60.0, BACKOFF * 2 ** (self.failed - 1)) * random.uniform(0.8, 1.2)
         pause = pause if requested_pause is None else requested_pause
         if pause >= _NOTABLE:
-            print(f"{self._what}: {reason}; trying again in {pause:.0f} s", file=sys.stderr)
+            print(f"{self._display_name}: {reason}; trying again in {pause:.0f} s", file=sys.stderr)
         _sleep(pause)
 
 
@@ -377,7 +377,7 @@ class Download:
 
         After an error, a later run may resume the remaining part.
         """
-        self._part, self._furthest, retries = part, 0, Retries(self.name)
+        self._part, self._highest_offset, retries = part, 0, Retries(self.name)
         resumed = clean = False
         with Progress(self.name[-40:], is_shown=self.progress) as bar:
             while True:
@@ -478,8 +478,8 @@ class Download:
                 )
             first = False
             out.write(chunk)
-            if out.tell() >= self._furthest + _PROGRESS:  # a host that always restarts from zero makes no progress
-                self._furthest = out.tell()
+            if out.tell() >= self._highest_offset + _PROGRESS:  # a host that always restarts from zero makes no progress
+                self._highest_offset = out.tell()
                 retries.failed = 0
             bar.add(bytes=len(chunk))
             if self.size is not None and out.tell() > self.size:
@@ -539,7 +539,7 @@ def total_bytes_of(response: requests.Response) -> int | None:
     return int(length) if _LENGTH.fullmatch(length) and response.status_code == 200 else None
 
 
-_PATIENCE = 5.0  # seconds of waiting for the lock before a message explains it
+_LOCK_NOTICE_SECONDS = 5.0  # seconds of waiting for the lock before a message explains it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -578,7 +578,7 @@ def _locked(path: Path, cache_folder: Path) -> AcquireReturnProxy:
     """Return the acquired lock of a download. A message is printed if another process holds it."""
     lock = FileLock(path)
     try:
-        return lock.acquire(timeout=_PATIENCE)
+        return lock.acquire(timeout=_LOCK_NOTICE_SECONDS)
     except Timeout:
         print(f"Waiting for another process that is downloading the same file to {cache_folder} ...", file=sys.stderr)
         return lock.acquire(timeout=-1)

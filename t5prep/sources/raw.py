@@ -30,7 +30,7 @@ _TALKERS = (
 )
 
 
-def text(message: str) -> str:
+def redact(message: str) -> str:
     """Return a log line without the credentials in addresses, queries and headers."""
     return _AUTHORIZATION.sub(r"\1 …", _QUERY.sub("…", _USERINFO.sub("", message)))
 
@@ -39,7 +39,7 @@ class _Redacted(logging.Filter):
     """A log filter that removes credentials from records, and keeps all records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = text(record.getMessage()), ()
+        record.msg, record.args = redact(record.getMessage()), ()
         return True
 
 

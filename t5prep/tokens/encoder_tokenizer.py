@@ -377,7 +377,7 @@ def cutting(document: Document) -> Cutting | None:
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
         return words.at_spaces
     if steps == [None, "ByteLevel", "BPE"] and splitter.get("use_regex", True):
-        return functools.partial(words.before_spaces, odd=words.ODD_SPACE)
+        return functools.partial(words.before_spaces, irregular=words.IRREGULAR_SPACE)
     return None
 
 

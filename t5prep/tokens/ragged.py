@@ -75,6 +75,15 @@ class Frame(NamedTuple):
         return ids[begin:end] if tuple(ids[end:]) == self.last else ids[begin:]
 
 
+def run_starts(values: np.ndarray) -> np.ndarray:
+    """Return the index of the first element of each run of equal neighbours. Of sorted values, the first of each value.
+
+    >>> run_starts(np.array([7, 7, 3, 3, 3, 9])).tolist()
+    [0, 2, 5]
+    """
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+
+
 def full(rows: np.ndarray) -> Ragged:
     """Return rows of one length, int32[n, length], as a Ragged."""
     return Ragged(rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1])

@@ -118,11 +118,11 @@ class Drawing:
         self.seed = seed
         self._key = seed.to_bytes(8, "big", signed=True)
         self._heap: list[tuple[int, str]] = []  # (-hash, line): the largest hash is on top and is removed first
-        self._kept: set[int] = set()
+        self._priorities: set[int] = set()
 
     def add(self, lines: Iterable[str]) -> None:
         """Offer more lines to the sample."""
-        heap, priorities, key = self._heap, self._kept, self._key
+        heap, priorities, key = self._heap, self._priorities, self._key
         for line in lines:
             data = line.encode("utf-8", "surrogatepass")
             priority = -int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest(), "big")

@@ -16,11 +16,13 @@ from t5prep.tokens.ragged import Ragged
 # White space that byte-level tokenizers treat differently from a single space between words. RE2's \s is only ASCII, so others
 # are listed. A single space at the end of a text is a separate piece for these tokenizers; here it is a word without letters,
 # which gives the same.
-ODD_SPACE = r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+IRREGULAR_SPACE = (
+    r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+)
 # Marks the positions where texts are cut. A text that contains this character, or SentencePiece's character for a space, is not
 # cut.
 BORDER = "\x1e"
-ODD = f"[{BORDER}▁]"
+HAS_BORDER = f"[{BORDER}▁]"
 
 Encode = Callable[[list[str]], Ragged]
 
@@ -30,23 +32,27 @@ def at_spaces(texts: pa.LargeStringArray, encode: Encode) -> Ragged:
     return _by_words(pc.split_pattern(texts, " "), encode)
 
 
-def before_spaces(texts: pa.LargeStringArray, encode: Encode, *, odd: str = ODD) -> Ragged:
+def before_spaces(texts: pa.LargeStringArray, encode: Encode, *, irregular: str = HAS_BORDER) -> Ragged:
     """Return the ids of texts for a model whose words begin with the spaces before them. encode: encodes a list of texts.
 
-    A run of spaces belongs to the word after it. Texts that match the pattern `odd` are encoded as a whole.
+    A run of spaces belongs to the word after it. Texts that match the pattern `irregular` are encoded as a whole.
     """
-    is_odd = pc.match_substring_regex(texts, odd).to_numpy(zero_copy_only=False)
-    plain = texts.filter(pa.array(~is_odd)) if is_odd.any() else texts
+    is_irregular = pc.match_substring_regex(texts, irregular).to_numpy(zero_copy_only=False)
+    plain = texts.filter(pa.array(~is_irregular)) if is_irregular.any() else texts
     bordered = pc.replace_substring_regex(plain, r"([^ ]) ", rf"\1{BORDER} ")
     cut = _by_words(pc.split_pattern(bordered, BORDER), encode)
-    if not is_odd.any():
+    if not is_irregular.any():
         return cut
-    odd_lists = encode(texts.filter(pa.array(is_odd)).to_pylist())
+    irregular_lists = encode(texts.filter(pa.array(is_irregular)).to_pylist())
     both = Ragged(
-        np.concatenate([cut.ids, odd_lists.ids]), np.concatenate([cut.starts, cut.starts[-1] + odd_lists.starts[1:]])
+        np.concatenate([cut.ids, irregular_lists.ids]),
+        np.concatenate([cut.starts, cut.starts[-1] + irregular_lists.starts[1:]]),
     )
     places = np.empty(len(texts), np.int64)
-    places[~is_odd], places[is_odd] = np.arange(len(cut.starts) - 1), np.arange(len(cut.starts) - 1, len(texts))
+    places[~is_irregular], places[is_irregular] = (
+        np.arange(len(cut.starts) - 1),
+        np.arange(len(cut.starts) - 1, len(texts)),
+    )
     return ragged.take(both, places)
 
 

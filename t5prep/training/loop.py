@@ -67,9 +67,10 @@ class Stepper:
     ) -> None:
         self.variables = variables
         self.number = number  # of the last step that was started
-        self._waited = 0.0
-        self._step, self._batches, self._rate, self._wanted = step, batches, rate, needs_metrics
-        self._begun: collections.deque[tuple[int, jax.Array]] = collections.deque()
+        self._wait_seconds = 0.0
+        self._step, self._batches, self._rate, self._needs_metrics = step, batches, rate, needs_metrics
+        # The number and the metrics of each step that was started and not yet yielded.
+        self._unfinished_steps: collections.deque[tuple[int, jax.Array]] = collections.deque()
         self._not_checked: list[tuple[int, jax.Array]] = []  # steps since the last metrics that were fetched
 
     def begin(self) -> None:
@@ -77,18 +78,18 @@ class Stepper:
         since = time.monotonic()
         batch = next(self._batches)
         # The newest step has already ended, so the devices were idle while this batch was awaited.
-        if not self._begun or self._begun[-1][1].is_ready():
-            self._waited += time.monotonic() - since
+        if not self._unfinished_steps or self._unfinished_steps[-1][1].is_ready():
+            self._wait_seconds += time.monotonic() - since
         rate = np.float32(self._rate(self.number))
         weights, slots, step, copies, metrics = self._step(*self.variables, batch, rate)
         self.variables = Variables(weights, slots, step, copies)
         self.number += 1
-        self._begun.append((self.number, metrics))
+        self._unfinished_steps.append((self.number, metrics))
 
-    def take_waited(self) -> float:
+    def take_wait_seconds(self) -> float:
         """Return the seconds since the previous call in which the devices waited for a batch."""
-        waited, self._waited = self._waited, 0.0
-        return waited
+        seconds, self._wait_seconds = self._wait_seconds, 0.0
+        return seconds
 
     def finish_steps(self, *, ahead: int = AHEAD) -> Iterator[FinishedStep]:
         """Yield steps in order as they end, until at most `ahead` started steps have not been yielded.
@@ -97,10 +98,10 @@ class Stepper:
         together with a step whose metrics are fetched, or with `ahead` = 0. So they are checked before each checkpoint, and
         no step waits for the check.
         """
-        while len(self._begun) > ahead:
-            number, metrics = self._begun.popleft()
+        while len(self._unfinished_steps) > ahead:
+            number, metrics = self._unfinished_steps.popleft()
             self._not_checked.append((number, metrics))
-            if not self._wanted(number) and ahead:
+            if not self._needs_metrics(number) and ahead:
                 metrics.block_until_ready()
                 yield FinishedStep(number, None)
                 continue
@@ -109,7 +110,7 @@ class Stepper:
                 _check_finite(earlier, dict(zip(METRICS, values.tolist(), strict=True)))
             self._not_checked.clear()
             named_metrics = dict(zip(METRICS, values.tolist(), strict=True)) | {"learning_rate": self._rate(number - 1)}
-            yield FinishedStep(number, named_metrics if self._wanted(number) else None)
+            yield FinishedStep(number, named_metrics if self._needs_metrics(number) else None)
 
 
 def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
@@ -173,11 +174,11 @@ class Signals:
 
     def __init__(self) -> None:
         self.received = ""
-        self._asked = -1
+        self._synchronized_step = -1  # the last step for which the hosts agreed whether to stop
         self._previous_handlers: dict[
             signal.Signals, signal.Handlers | Callable[[int, FrameType | None], object] | int | None
         ] = {}
-        self._heard, self._pipe, self._pipe_before = 0, -1, -1
+        self._signal_count, self._pipe, self._pipe_before = 0, -1, -1
 
     def __enter__(self) -> Self:
         # With several hosts jax handles signals: it tells all hosts when one has received a signal, so that all end after
@@ -193,7 +194,7 @@ class Signals:
             # A signal may have come before this point and its KeyboardInterrupt may have been swallowed, in a destructor
             # for example. It counts as the first signal.
             if earlier := signals.received():
-                self.received, self._heard = earlier, self._heard + 1
+                self.received, self._signal_count = earlier, self._signal_count + 1
             signals.forget()
         return self
 
@@ -206,8 +207,8 @@ class Signals:
 
     def stop(self, step: int) -> bool:
         """Return whether the run ends after this step."""
-        if step > self._asked and hosts.count() > 1:
-            self._asked = step
+        if step > self._synchronized_step and hosts.count() > 1:
+            self._synchronized_step = step
             self.received = self.received or ("SIGTERM" if hosts.stopping(step) else "")
         return bool(self.received)
 
@@ -220,16 +221,16 @@ class Signals:
             number = signal.Signals(numbers[0])
             if number not in self._previous_handlers:
                 continue
-            self._heard += 1
+            self._signal_count += 1
             # os.write, because the main thread may hold the lock of print's buffer.
             message = "saving after the steps under way. A second one ends at once, unsaved."
-            if self._heard > 1:
+            if self._signal_count > 1:
                 message = (
                     "a second one, so the process ends at once. The same command resumes from the last checkpoint."
                 )
             with contextlib.suppress(OSError):
                 os.write(2, f"{number.name}: {message}\n".encode())
-            if self._heard > 1:  # safe at any moment: an incomplete checkpoint is never read
+            if self._signal_count > 1:  # safe at any moment: an incomplete checkpoint is never read
                 os._exit(1)
         os.close(listening)
 
@@ -344,7 +345,10 @@ class TrainingLoop:
                 self.log.record(finished_step.number, finished_step.metrics, prefix="")
                 loss, learning_rate = finished_step.metrics["loss"], finished_step.metrics["learning_rate"]
                 self.log.line(
-                    finished_step.number, loss=loss, learning_rate=learning_rate, waited=self.stepper.take_waited()
+                    finished_step.number,
+                    loss=loss,
+                    learning_rate=learning_rate,
+                    waited=self.stepper.take_wait_seconds(),
                 )
 
     def _save_and_evaluate(self) -> bool:

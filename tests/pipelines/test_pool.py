@@ -79,7 +79,7 @@ def two() -> Iterator[pool.Pool]:
 
 
 def through(two: pool.Pool, work: Any, elements: range) -> list[int]:
-    return list(pool.map_ordered(two.name, work, elements))
+    return list(pool.map_ordered(two, work, elements))
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.Pool) -> None:
@@ -151,7 +151,7 @@ def test_workers_that_end_before_all_have_begun_are_a_sentence(monkeypatch: pyte
     monkeypatch.setattr(pool.concurrent.futures, "ProcessPoolExecutor", lambda *_, **__: EndedWorkers())
     workers = pool.Pool(2, warm=int)
     with raises(T5prepError, "pipeline.dead-worker", "3", "7"):
-        list(pool.map_ordered(workers.name, twice, [7]))
+        list(pool.map_ordered(workers, twice, [7]))
     workers.close()
 
 
@@ -246,7 +246,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
     for first in range(0, 240, 6):
         write_csv(tmp_path / "rows" / f"{first:03d}.csv", rows[first : first + 6])
     choices = {"tokenizer": SAMPLE, "shards": 48, "limit": 1000}  # with a limit nothing is begun ahead
-    kind_counts, restarts = collections.Counter[str](), []
+    kind_counts, pools, restarts = collections.Counter[str](), [], []
 
     class Killing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
@@ -254,14 +254,15 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
             kind = kind_of(result)
             kind_counts[kind] += 1
             if (kind, kind_counts[kind]) in (("BlockTotals", 3), ("ShardTotals", 2)):
-                (running,) = pool._POOLS.values()
+                running = pools[-1]
                 os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
                 for _ in range(30_000):
                     if running.executor._broken:
                         break
                     time.sleep(0.01)
 
-    restart = pool.Pool.restart
+    start, restart = pool.Pool._start, pool.Pool.restart
+    monkeypatch.setattr(pool.Pool, "_start", lambda self: (pools.append(self), start(self))[1])
     monkeypatch.setattr(blocks, "SMALL_BYTES", 0)  # else all files are one block
     monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
     monkeypatch.setattr(prepare, "LocalProgress", Killing)

@@ -51,7 +51,7 @@ def test_a_program_that_uses_the_package_starts_workers_safely(trapped: Path, tm
             from pipelines import pool
             if __name__ == "__main__":
                 workers = pool.Pool(1, warm=print)
-                print(list(pool.map_ordered(workers.name, len, ["four"])), os.environ.get("PYTHONSAFEPATH"))
+                print(list(pool.map_ordered(workers, len, ["four"])), os.environ.get("PYTHONSAFEPATH"))
                 workers.close()
         """)
     )

@@ -134,4 +134,4 @@ def test_planted_credentials_are_nowhere(
     ],
 )
 def test_redacted_text(text: str, safe: str):
-    assert raw.text(text) == safe
+    assert raw.redact(text) == safe

@@ -42,7 +42,7 @@ def test_it_never_holds_more_than_it_draws():
     drawing = Drawing(10, seed=0)
     for number in range(1000):
         drawing.add([f"line {number}"] * 2)
-        assert len(drawing._heap) == len(drawing._kept) <= 10
+        assert len(drawing._heap) == len(drawing._priorities) <= 10
 
 
 def test_every_line_is_as_likely_and_another_seed_draws_others():

@@ -19,6 +19,7 @@ from t5prep.preparation.near_duplicates import components, sketches
 from t5prep.preparation.near_duplicates.components import labels
 from t5prep.preparation.near_duplicates.sketches import ROWS, Bands, Shingles, Sketch, mix, of_lists
 from t5prep.preparation.sorted_pairs import SortedPairs
+from t5prep.tokens.ragged import run_starts
 
 # If more rows than this share a band, each is compared with this many neighbours only. So the work stays linear for a
 # corpus made from one template. Clusters stay connected all the same, because their rows share many bands.
@@ -64,7 +65,7 @@ def sets(shingles: Shingles) -> Sets:
     width = max(1, len(hashes))
     owner = np.repeat(np.arange(len(shingles.begins) - 1), np.diff(shingles.begins))
     keys = np.sort(owner * width + elements)
-    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    keys = keys[run_starts(keys)]
     return Sets(keys, np.searchsorted(keys, np.arange(len(shingles.begins)) * width), width, hashes)
 
 
@@ -210,10 +211,10 @@ class Repeats:
         """Yield (shard number, Repeats without counts) for each shard of a split with rows to drop. The split has `shards` shards."""
         rows = self.read()
         rows = rows.filter(pc.equal(rows["split"], split))
-        of = np.searchsorted(_inner_edges(shards), rows["high"].to_numpy(), side="right")
-        begins = np.flatnonzero(np.append(True, of[1:] != of[:-1])[: len(of)])
-        for begin, size in zip(begins.tolist(), np.diff(begins, append=len(of)).tolist(), strict=True):
-            yield int(of[begin]), Repeats(rows.slice(begin, size))
+        shard_numbers = np.searchsorted(_inner_edges(shards), rows["high"].to_numpy(), side="right")
+        begins = run_starts(shard_numbers)
+        for begin, size in zip(begins.tolist(), np.diff(begins, append=len(shard_numbers)).tolist(), strict=True):
+            yield int(shard_numbers[begin]), Repeats(rows.slice(begin, size))
 
     def slice(self, split: str, begin: int, end: int) -> "Repeats":
         """Return the rows of a split with `begin <= high < end`, without counts."""
@@ -464,13 +465,14 @@ def _linked(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.ascontiguousarray(entries["value"])
     order = np.argsort(values)
     values = values[order]
-    first = np.append(True, values[1:] != values[:-1])[: len(values)]
-    shared = order[~(first & np.append(first[1:], True)[: len(first)])]  # few, because most values occur in one row
+    begins = run_starts(values)
+    representatives, sizes = entries[order[begins]], np.diff(begins, append=len(values))
+    shared = order[np.repeat(sizes > 1, sizes)]  # few, because most values occur in one row
     nodes = entries["node"][shared] | entries["high"][shared].astype(np.uint64) << np.uint64(32)
     values = entries["value"][shared]
-    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    begins = run_starts(values)
     ends = np.stack([nodes, np.repeat(nodes[begins], np.diff(begins, append=len(nodes)))], axis=1)
-    return components.stars(ends[ends[:, 0] != ends[:, 1]]), entries[order[first]]
+    return components.stars(ends[ends[:, 0] != ends[:, 1]]), representatives
 
 
 def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator[tuple[int, np.ndarray]]:
@@ -486,8 +488,8 @@ def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator
         ):
             placed.add(np.stack([nodes, np.full(len(nodes), number, np.uint64)], axis=1))
         for nodes, groups in (part.T for part in placed.all()):
-            of = np.empty(len(nodes), PLACED)
+            rows = np.empty(len(nodes), PLACED)
             numbers = np.searchsorted(plan.firsts, nodes, side="right") - 1
-            of["place"], of["group"] = nodes - plan.firsts[numbers], groups
-            begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-            yield from zip(numbers[begins].tolist(), np.split(of, begins[1:]), strict=True)
+            rows["place"], rows["group"] = nodes - plan.firsts[numbers], groups
+            begins = run_starts(numbers)
+            yield from zip(numbers[begins].tolist(), np.split(rows, begins[1:]), strict=True)

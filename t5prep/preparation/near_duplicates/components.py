@@ -15,6 +15,7 @@ import numpy as np
 
 from t5prep.io import atomic_files
 from t5prep.preparation.sorted_pairs import MAX_PAIRS, SortedPairs
+from t5prep.tokens.ragged import run_starts
 
 
 def components(links: Iterable[np.ndarray], *, folder: str = "", max_links: int = MAX_PAIRS) -> Iterator[np.ndarray]:
@@ -144,7 +145,7 @@ def _with_smallest(links: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, np
     previous_node = least = -1
     for part in links:
         nodes, neighbours = part.T
-        begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1]))
+        begins = run_starts(nodes)
         smallest = np.minimum(nodes[begins], neighbours[begins])
         if nodes[0] == previous_node:
             smallest[0] = least

@@ -39,7 +39,7 @@ class PageReader:
         )
         # The pages of the previous call by number: their bytes, and the positions of their records. A window of a lane often
         # begins in the page where the previous window ended, so that page need not be read twice.
-        self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
+        self._cached_pages: dict[int, tuple[bytes, np.ndarray]] = {}
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.folder) else None
 
     def __del__(self) -> None:
@@ -53,13 +53,15 @@ class PageReader:
         """
         unique_pages, inverse = np.unique(pages, return_inverse=True)
         numbers = unique_pages.tolist()
-        read = self._read([number for number in numbers if number not in self._kept])
-        self._kept = {number: self._kept.get(number) or read[number] for number in numbers}
+        read = self._read([number for number in numbers if number not in self._cached_pages])
+        self._cached_pages = {number: self._cached_pages.get(number) or read[number] for number in numbers}
         sizes = self.sizes[unique_pages]
-        table = np.concatenate([page_places for _, page_places in self._kept.values()])
+        table = np.concatenate([page_places for _, page_places in self._cached_pages.values()])
         table["page"] = np.repeat(np.arange(len(unique_pages)), sizes)
         begins = np.cumsum(sizes) - sizes
-        return Records([data for data, _ in self._kept.values()], table[begins[inverse].reshape(pages.shape) + places])
+        return Records(
+            [data for data, _ in self._cached_pages.values()], table[begins[inverse].reshape(pages.shape) + places]
+        )
 
     def _read(self, numbers: list[int]) -> dict[int, tuple[bytes, np.ndarray]]:
         """Return by number the bytes of pages, and the positions of their records."""

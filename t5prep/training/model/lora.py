@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.training.model.architecture import Config
-from t5prep.training.model.weight_layout import OF_HEADS, WeightLayout, of_head, weight_layouts
+from t5prep.training.model.weight_layout import HEAD_PREFIXES, WeightLayout, of_head, weight_layouts
 from t5prep.training.published.stored import Array, Index, LazyArray
 
 A, B = ".lora_a", ".lora_b"  # endings of the names of an adapter's two variables, after the name of the matrix
@@ -28,7 +28,7 @@ def adapter_layouts(config: Config) -> dict[str, WeightLayout]:
     """
     layouts = {}
     for name, layout in weight_layouts(config).items() if config.lora_rank else ():
-        if not layout.transposed or name.startswith(OF_HEADS):  # an embedding, a norm, a bias, or a head's matrix
+        if not layout.transposed or name.startswith(HEAD_PREFIXES):  # an embedding, a norm, a bias, or a head's matrix
             continue
         *stack, inputs, outputs = layout.shape
         stems = [PREFIX + tensor.removesuffix(".weight") for tensor in layout.tensors]

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from t5prep.training.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
 
-# Prefixes of the names of a head's variables: the head for classes, and the head that fills masks.
-OF_HEADS = ("head.", "masked.")
+# The names of a head's variables begin so: the head for classes, and the head that fills masks.
+HEAD_PREFIXES = ("head.", "masked.")
 # The prefix of the tensors of a T5's encoder in a T5ForTokenClassification.
 IN_CLASSIFIER = "transformer."
 
@@ -174,13 +174,13 @@ def of_encoder(config: Config) -> dict[str, WeightLayout]:
     >>> list(of_encoder(ModelConfig(classes=("up", "down"))))[:2]
     ['shared', 'encoder.relative_bias']
     """
-    excluded_prefixes = (*OF_HEADS, "decoder.", "lm_head")
+    excluded_prefixes = (*HEAD_PREFIXES, "decoder.", "lm_head")
     return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(excluded_prefixes)}
 
 
 def of_head(config: Config) -> dict[str, WeightLayout]:
     """Return the variables of a model's head, for classes or for masks; none for a model that writes texts."""
-    return {name: layout for name, layout in weight_layouts(config).items() if name.startswith(OF_HEADS)}
+    return {name: layout for name, layout in weight_layouts(config).items() if name.startswith(HEAD_PREFIXES)}
 
 
 def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:

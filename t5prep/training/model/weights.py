@@ -28,7 +28,7 @@ from t5prep.training.model.architecture import (
     with_classes,
 )
 from t5prep.training.model.entries import class_order, names_classes
-from t5prep.training.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
+from t5prep.training.model.weight_layout import HEAD_PREFIXES, IN_CLASSIFIER, WeightLayout, of_encoder, weight_layouts
 from t5prep.training.published import choosing, safetensors_file, t5x_file
 from t5prep.training.published.stored import Array, Index, LazyArray
 
@@ -105,7 +105,7 @@ def load_weights(
     fresh = {
         name: layout
         for name, layout in layouts.items()
-        if name.startswith(OF_HEADS) and not tensors.keys() >= {*layout.tensors}
+        if name.startswith(HEAD_PREFIXES) and not tensors.keys() >= {*layout.tensors}
     }
     read = {name: layout for name, layout in layouts.items() if name not in fresh}
     required_names = {tensor for layout in read.values() for tensor in layout.tensors}
@@ -193,7 +193,7 @@ def _of_encoder(config: EncoderConfig, stored: Mapping[str, LazyArray], *, model
     """
     layouts = weight_layouts(config)
     (table,) = layouts["embeddings.word"].tensors
-    head = {tensor for name, layout in layouts.items() if name.startswith(OF_HEADS) for tensor in layout.tensors}
+    head = {tensor for name, layout in layouts.items() if name.startswith(HEAD_PREFIXES) for tensor in layout.tensors}
     prefix = _prefix(table.removeprefix(config.prefix), stored, model=model, usual=config.prefix)
     renamed_tensors: dict[str, LazyArray] = {}
     for name, tensor in stored.items():

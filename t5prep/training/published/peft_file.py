@@ -43,18 +43,18 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
     Raises UsageError if the adapters are not plain LoRA, are damaged, or belong to another model.
     """
     adapter_config = _config(files)
-    odd = [key for key, plain in PLAIN.items() if adapter_config.get(key) not in plain]
+    unsupported_keys = [key for key, plain in PLAIN.items() if adapter_config.get(key) not in plain]
     rank, alpha = adapter_config.get("r"), adapter_config.get("lora_alpha")
     if (
         adapter_config.get("peft_type") != "LORA"
-        or odd
+        or unsupported_keys
         or type(rank) is not int
         or rank < 1
         or not isinstance(alpha, int | float)
     ):
         problem = (
-            f"{odd[0]}={adapter_config[odd[0]]!r}"
-            if odd
+            f"{unsupported_keys[0]}={adapter_config[unsupported_keys[0]]!r}"
+            if unsupported_keys
             else f"peft_type={adapter_config.get('peft_type')!r}, r={rank!r}"
         )
         raise UsageError(

@@ -17,7 +17,7 @@ from t5prep.io import atomic_files
 from t5prep.json_values import JSON
 from t5prep.training.model import lora
 from t5prep.training.model.architecture import Config, ModelConfig
-from t5prep.training.model.weight_layout import OF_HEADS, of_head
+from t5prep.training.model.weight_layout import HEAD_PREFIXES, of_head
 from t5prep.training.model.weights import write_layouts
 from t5prep.training.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
 from t5prep.training.published.stored import Array
@@ -39,7 +39,7 @@ def digest(weights: Mapping[str, Array]) -> str:
 
     Every command that opens a run with adapters computes it, so it uses a fast checksum of each array.
     """
-    sums = {name: _checksum(array) for name, array in weights.items() if not name.startswith(OF_HEADS)}
+    sums = {name: _checksum(array) for name, array in weights.items() if not name.startswith(HEAD_PREFIXES)}
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 

@@ -87,13 +87,13 @@ def _check(path: str, variables: Variables) -> None:
         if not name.startswith(("_CHECKPOINTABLE", "save_counter"))
     }
     if expected_shapes != stored_shapes:
-        odd = sorted(
-            name
-            for name in expected_shapes.keys() | stored_shapes.keys()
-            if expected_shapes.get(name) != stored_shapes.get(name)
+        name = sorted(
+            variable
+            for variable in expected_shapes.keys() | stored_shapes.keys()
+            if expected_shapes.get(variable) != stored_shapes.get(variable)
         )[0]
         raise OutputError(
-            _other_shape(path, _plain(odd), stored_shapes.get(odd, "missing"), expected_shapes.get(odd, "missing")),
+            _other_shape(path, _plain(name), stored_shapes.get(name, "missing"), expected_shapes.get(name, "missing")),
             code="checkpoint.model-mismatch",
         )
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from t5prep.errors import UsageError
 from t5prep.training.model.architecture import Config, ModelConfig, read_config
-from t5prep.training.model.weight_layout import OF_HEADS, of_encoder, weight_layouts
+from t5prep.training.model.weight_layout import HEAD_PREFIXES, of_encoder, weight_layouts
 from t5prep.training.model.weights import LISTED, load_weights, random_weights, save_weights
 
 Tensors = dict[str, np.ndarray]
@@ -364,7 +364,9 @@ def test_a_missing_head_is_drawn_from_the_seed_and_said_or_refused(family: str, 
     messages: list[str] = []
     weights_by_seed = {seed: load_weights(tmp_path, head_seed=seed, say=messages.append)[1] for seed in (0, 1)}
     assert any("seed 1" in text and "classifier" in text for text in messages)
-    heads = [name for name in weight_layouts(config) if name.startswith(OF_HEADS) and np.ptp(weights_by_seed[0][name])]
+    heads = [
+        name for name in weight_layouts(config) if name.startswith(HEAD_PREFIXES) and np.ptp(weights_by_seed[0][name])
+    ]
     assert "head.classifier" in heads
     for name in heads:
         assert not np.array_equal(weights_by_seed[0][name], weights_by_seed[1][name]), name
