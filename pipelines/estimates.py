@@ -287,7 +287,7 @@ def _select_previous_row(block: Block) -> Block:
 
 
 def _group_files(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
-    """Return the files in groups: by split where each file belongs to a split, otherwise SAMPLED_FILES runs of neighbours."""
+    """Return the files in groups of which one file each is read: a group for each split, or SAMPLED_FILES without splits."""
     groups: dict[int | str, list[LimitedFile]] = {}
     for number, file in enumerate(files):
         split = "" if settings.splits else blocks.files(file.element)[0].split

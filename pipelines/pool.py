@@ -157,8 +157,8 @@ class Window(Generic[In, Out]):
                 self._submit(work, element, deaths=deaths + 1)
                 continue
             self._pending.popleft()
-            behind, self._to_resubmit = self._to_resubmit, []
-            for lost_element in behind:
+            lost_elements, self._to_resubmit = self._to_resubmit, []
+            for lost_element in lost_elements:
                 self._submit(lost_element.work, lost_element.element, deaths=lost_element.deaths)
             return result
 

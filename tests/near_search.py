@@ -42,23 +42,27 @@ def sketches_of(
     file: str = "a.csv",
 ) -> list[Sketch]:
     """Return the sketches of texts, so many in a block; in files where a folder is given."""
-    sketches = []
+    block_sketches = []
     for first in range(0, len(texts), block):
         rows = rows_of(texts[first : first + block], first_row=first + 1, split=split)
         block_sketch = sketch(rows, file=file, first_row=first + 1, bands=BANDS)
-        sketches.append(block_sketch.spooled(folder / f"{file}-{first}") if folder else block_sketch)
-    return sketches
+        block_sketches.append(block_sketch.spooled(folder / f"{file}-{first}") if folder else block_sketch)
+    return block_sketches
 
 
 def search(
-    sketches: Sequence[Sketch], *, range_bytes: int = 1 << 24, group_bytes: int = 1 << 24, drawn_by_id: bool = True
+    block_sketches: Sequence[Sketch],
+    *,
+    range_bytes: int = 1 << 24,
+    group_bytes: int = 1 << 24,
+    drawn_by_id: bool = True,
 ) -> Repeats:
     """Return all repeats, and their rows in one table."""
     settings = Search(BANDS, 0.8, drawn_by_id)
-    plan = settings.plan(sketches, range_bytes=range_bytes, group_bytes=group_bytes)
-    of = {plan.number(block_sketch): block_sketch for block_sketch in sketches}
+    plan = settings.plan(block_sketches, range_bytes=range_bytes, group_bytes=group_bytes)
+    of = {plan.number(block_sketch): block_sketch for block_sketch in block_sketches}
     ranges: dict[int, list[np.ndarray]] = {}
-    for block_sketch in sketches:
+    for block_sketch in block_sketches:
         for number, entries in plan.cut(block_sketch):
             ranges.setdefault(number, []).append(np.frombuffer(entries, clusters.ENTRY))
     links = [

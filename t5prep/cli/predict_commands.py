@@ -139,10 +139,11 @@ class _MetricOption(click.Option):
     """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from t5prep.tasks.task import METRICS, OF_TOKENS
+        """Return the option and its help, with the metrics that can be requested. Metrics of tokens are always computed."""
+        from t5prep.tasks.task import METRICS, TOKEN_METRICS
 
         record = super().get_help_record(ctx)
-        names = ", ".join(sorted(set(METRICS) - set(OF_TOKENS)))
+        names = ", ".join(sorted(set(METRICS) - set(TOKEN_METRICS)))
         return record and (record[0], record[1].replace(" [default", f": {names} [default"))
 
 

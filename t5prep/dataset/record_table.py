@@ -118,7 +118,7 @@ class _Records:
             for shard, sizes in zip(dataset.splits[split].shards, pages[split], strict=True):
                 first = 0
                 for data, count in self._read(shard, sizes, every=every):
-                    for places in self._cut_up(data, count, shard=shard.name, first=first):
+                    for places in self._cut_records(data, count, shard=shard.name, first=first):
                         with self._reading(shard.name, first):
                             ids = self._strings(data, places, "id")
                         edges = ids.offsets.to_numpy() if self._packed else np.arange(len(places) + 1)
@@ -129,7 +129,10 @@ class _Records:
                         first, offset = first + len(places), offset + int(edges[-1])
 
     def _read(self, shard: shard_files.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the bytes of about `_BATCH_RECORDS` records of a shard, in complete pages, and their number of records."""
+        """Yield the bytes of about `_BATCH_RECORDS` records of a shard, in complete pages, and their number of records.
+
+        sizes: the bytes of each page. every: the number of records in a page; the last page of a shard may have fewer.
+        """
         counts = shard_files.page_records(shard, len(sizes), every=every)
         path, batch_pages = self._opened.path_of(shard.name), max(1, _BATCH_RECORDS // every)
         with self._opened.reading(path), paths.opened(path) as file:
@@ -137,7 +140,7 @@ class _Records:
                 page_range = slice(begin, begin + batch_pages)
                 yield file.read(int(sizes[page_range].sum(dtype=np.int64))), int(counts[page_range].sum())
 
-    def _cut_up(self, data: bytes, count: int, *, shard: str, first: int) -> Iterator[np.ndarray]:
+    def _cut_records(self, data: bytes, count: int, *, shard: str, first: int) -> Iterator[np.ndarray]:
         """Yield the places of the `count` records in `data`, PLACE[n], so many at a time that `_MOST_IDS` bounds their ids.
 
         `first` is the number of the first record in the shard, for errors.
@@ -283,10 +286,10 @@ class _Clusters:
     def of(self, ids: pa.StringArray) -> tuple[np.ndarray, pa.StringArray]:
         """Return the number of rows removed for each record, int64[ids], and the record's cluster, null if it has none."""
         indices = pc.index_in(ids, self._ids)
-        answers = pc.and_(pc.is_null(indices), pc.match_substring(ids, "#"))
-        if pc.any(answers).as_py():  # a row with several answers makes records `ID#1a2b3c4d`: look up `ID`
-            rows = pc.replace_substring_regex(ids.filter(answers), "#[0-9a-f]{8}$", "")
-            indices = pc.replace_with_mask(indices, answers, pc.index_in(rows, self._ids))
+        is_answer = pc.and_(pc.is_null(indices), pc.match_substring(ids, "#"))
+        if pc.any(is_answer).as_py():  # a row with several answers makes records `ID#1a2b3c4d`: look up `ID`
+            row_ids = pc.replace_substring_regex(ids.filter(is_answer), "#[0-9a-f]{8}$", "")
+            indices = pc.replace_with_mask(indices, is_answer, pc.index_in(row_ids, self._ids))
         counts = pc.fill_null(pc.take(_numbers(self._counts), indices), 0).to_numpy()
         return counts, pc.take(self._ids, indices)
 

@@ -206,9 +206,8 @@ def temporary_folder(parent: str = "", *, name: str = "t5prep") -> Iterator[str]
         """Make a folder, and return its open handle and its path."""
         while True:
             folder = tempfile.mkdtemp(prefix=f"{UNFINISHED}{name}-", dir=parent)
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # another process removed it before it was locked: make another
+            # If another process removed the folder before it was locked, make another one.
+            with contextlib.suppress(FileNotFoundError):
                 return os.open(folder, os.O_RDONLY | os.O_DIRECTORY), folder
 
     handle, folder = _make_locked(make)

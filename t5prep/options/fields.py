@@ -312,8 +312,8 @@ def sentence(field: "dataclasses.Field[object]") -> str:
 def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
     """Return a decorator for a function whose `**options` are the fields of `cls`: its signature and docstring list each.
 
-    The line `**options` in the docstring is replaced by one line for each field. If the docstring describes `**NAME: `,
-    NAME being the function's own `**` parameter, the signature keeps that parameter.
+    The line `**options` in the docstring is replaced by one line for each field. A function that takes further keywords keeps
+    its `**NAME` in the signature, if its docstring has a line `**NAME: ...`.
     """
 
     def complete(function: _Function) -> _Function:

@@ -127,7 +127,7 @@ def _layers(question: Question) -> Layers:
 def _models(layers: Layers) -> list[Layers]:
     """Return the computed layers of the steps to compile, given the layers of the model.
 
-    These are two steps. If one stack is deeper, a third step has one more layer in that stack alone.
+    These are two steps. If one stack is deeper, a third step is the first one with more layers in that stack alone.
 
     >>> _models((12, 12)), _models((24, 24)), _models((18, 6))
     ([(3, 3), (4, 4)], [(6, 6), (8, 8)], [(3, 3), (4, 4), (4, 3)])
@@ -160,25 +160,26 @@ def _needed(question: Question) -> dict[Layers, Question]:
 def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     """Return the answer for all layers, extrapolated from the `answers` to the questions of `_needed`.
 
-    From the smaller step, `both` layers are added to each stack, at the cost of one layer of both. Then `longer` layers
-    are added to the deeper stack, at the cost of one layer of that stack.
+    The figures start at those of the smallest step, and grow in two parts. `both_added` layers are added to both stacks, and
+    `deeper_added` layers to the deeper stack alone.
     """
     layers = _layers(question)
     models = _models(layers)
     smaller_model, larger_model, *_ = (answers[model].compiled for model in models)
-    of_longer = answers[models[-1]].compiled if len(models) > 2 else smaller_model
+    # The third step, which has more layers than the smallest step in the deeper stack alone.
+    deeper_model = answers[models[-1]].compiled if len(models) > 2 else smaller_model
     step = models[1][0] - models[0][0]
-    both, longer = min(layers) - models[0][0], max(layers) - min(layers)
+    both_added, deeper_added = min(layers) - models[0][0], max(layers) - min(layers)
 
-    def grown(smallest: int, of_more: int, of_one_longer: int) -> int:
-        # `step` is the difference in layers between the two steps, so each quotient is the cost of one layer.
-        return smallest + (both * (of_more - smallest) + longer * (of_one_longer - smallest)) // step
+    def grown(smaller: int, larger: int, deeper: int) -> int:
+        # `step` is the difference in layers between the steps, so each quotient is the cost of one layer.
+        return smaller + (both_added * (larger - smaller) + deeper_added * (deeper - smaller)) // step
 
     figures: dict[str, Any] = {
-        name: grown(getattr(smaller_model, name), getattr(larger_model, name), getattr(of_longer, name))
+        name: grown(getattr(smaller_model, name), getattr(larger_model, name), getattr(deeper_model, name))
         for name in _LINEAR
     }
-    kinds = [model.by_operation for model in (smaller_model, larger_model, of_longer)]
+    kinds = [model.by_operation for model in (smaller_model, larger_model, deeper_model)]
     cycles = {kind: grown(*(model.get(kind, 0) for model in kinds)) for kind in {**kinds[0], **kinds[1], **kinds[2]}}
     executed = {kind: number for kind, number in cycles.items() if number > 0}
     planned = answers[layers].compiled

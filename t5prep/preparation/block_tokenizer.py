@@ -131,24 +131,24 @@ class BlockExamples:
         except KeyError as error:
             if error.args[0] in self._columns.names:
                 return f"missing field: {error.args[0]}"
-            raise self._failed(row, block, error) from error
+            raise self._task_error(row, block, error) from error
         except T5prepError:
             raise
         except (Exception, SystemExit) as error:
-            raise self._failed(row, block, error) from error
+            raise self._task_error(row, block, error) from error
         if wrong := problem(example):
-            raise self._failed(row, block, TypeError(wrong))
+            raise self._task_error(row, block, TypeError(wrong))
         return dataclasses.replace(example, split=split) if split else example
 
-    def _failed(self, row: Row, block: Block, error: BaseException) -> TaskError:
+    def _task_error(self, row: Row, block: Block, error: BaseException) -> TaskError:
         """Return the TaskError for an exception of the task, with the row and the line of the task's code."""
         code = getattr(self._task.task.to_example, "__code__", None)
         code_line = registry.line_of(error, code.co_filename) if code else ""
         unread = " t5prep reads only the columns that its Columns name." if isinstance(error, KeyError) else ""
-        of, number = block.places(np.array([row.number]))
-        name = block.files[int(of[0])][0]
+        file_indices, numbers = block.places(np.array([row.number]))
+        name = block.files[int(file_indices[0])][0]
         return TaskError(
-            f"The task {self._task.name} fails at {name}, row {number[0]}: "
+            f"The task {self._task.name} fails at {name}, row {numbers[0]}: "
             f"{registry.describe_error(error)}{f' ({code_line})' if code_line else ''}. Fix its "
             f"to_example, or raise Reject for such rows.{unread}",
             code="task.example-failure",

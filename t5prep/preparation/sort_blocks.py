@@ -264,14 +264,19 @@ class BlockSorter:
 
 
 def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
-    """Return the fate of the rows of each file in a block, given its table (block_tokenizer.SCHEMA)."""
-    of, _ = block.places(table["row"].to_numpy() + block.first_row)
+    """Return what became of the rows of each file in a block: counts of the rows of its `table` (block_tokenizer.SCHEMA).
+
+    The table has a row for each example or rejected row, and `part` numbers the examples of a split row from 1.
+    """
+    file_indices, _ = block.places(table["row"].to_numpy() + block.first_row)
     rejected, part = table["reason"].is_valid().to_numpy(), table["part"].to_numpy()
     masks = (~rejected, rejected, part <= 1, part > 1)
-    counts = (np.bincount(of[mask], minlength=len(block.files)).tolist() for mask in masks)
+    counts = (np.bincount(file_indices[mask], minlength=len(block.files)).tolist() for mask in masks)
     total = rejected_rows.Total()
-    for (name, rows), examples, left_out, first, extra_parts in zip(block.files, *counts, strict=True):
-        total.add(name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=extra_parts)
+    for (name, rows), examples, rejected_count, read_count, extra_parts in zip(block.files, *counts, strict=True):
+        total.add(
+            name, read=rows, examples=examples, rejected=rejected_count, blank=rows - read_count, parts=extra_parts
+        )
     return total
 
 

@@ -74,13 +74,13 @@ class Block:
         return self.joined or ((self.file.name, self.rows),)
 
     def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where rows are, given their numbers (`int64[n]`): the index of each one's file in `files`, and its number there."""
+        """Return for rows of these `numbers` (`int64[n]`) the index of their file in `files`, and their numbers in that file."""
         if not self.joined:
             return np.zeros(len(numbers), np.int64), numbers
         rows = np.array([rows for _, rows in self.joined])
         ends = np.cumsum(rows)
-        of = np.searchsorted(ends, numbers)
-        return of, numbers - (ends - rows)[of]
+        file_indices = np.searchsorted(ends, numbers)
+        return file_indices, numbers - (ends - rows)[file_indices]
 
     def head(self, rows: int) -> "Block":
         """Return a block of the first `rows` rows."""
@@ -146,7 +146,7 @@ def scan(
         if lines is not None:
             yield from _of_lines(lines, file, format, (), size=block_bytes)
         else:
-            yield from _cut(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
+            yield from _cut_text(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
 
 
 def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
@@ -300,15 +300,17 @@ def _of_lines(
             bytes_held += len(line)
 
 
-def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
+def _cut_text(
+    reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int
+) -> Iterator[Block]:
     """Yield blocks of about `size` bytes of a stream of text rows, which begins at `origin` in its file.
 
     `inline`: each block carries its bytes, because the file cannot be read at any position.
     """
-    buffer: bytes | bytearray = b""
-    offset, first, needs_reread = origin, 1, False
+    buffer: bytes | bytearray = b""  # begins at `offset` in the file, with row number `first_row`
+    offset, first_row, needs_reread = origin, 1, False
     columns = ("text",) if format.kind == "text" else format.columns
-    first_line = format.kind in ("csv", "tsv")
+    is_at_start = format.kind in ("csv", "tsv")  # the first line is not read yet: it decides delimiter and columns
     read_size, longest = size, LONGEST_QUOTED_BYTES if format.quoted else LONGEST_ROW_BYTES
     while True:
         # The rest of a buffer is read again from the file. Appending new bytes to it would copy both, which takes
@@ -323,7 +325,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             False,
         )
         buffer = buffer + chunk if buffer else chunk
-        if first_line:
+        if is_at_start:
             skipped, divider = _before_first_line(buffer, format)
             buffer, offset = buffer[skipped:], offset + skipped
             last = final or len(buffer) > longest
@@ -334,7 +336,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             if not end and not final:
                 read_size = max(size, len(buffer))
                 continue
-            line, first_line = bytes(buffer[:end]), False
+            line, is_at_start = bytes(buffer[:end]), False
             if format.headed:
                 columns = _header(line, format, name=file.name)
                 buffer, offset = buffer[end:], offset + end
@@ -346,21 +348,22 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                     f"The first line of {file.name} already names its columns: {','.join(columns)}. Remove --columns.",
                     code="file.redundant-columns",
                 )
+        # The end of the last complete row in the buffer, the number of rows before it, and whether all of them are regular.
         end, rows, regular = text_rows.of_buffer(buffer, **_dialect(format), final=final)
         if not end and len(buffer) > longest:  # the first row is rejected and ends at its first newline
             end = text_rows.of_first(buffer, **_dialect(format), final=True)
             rows, regular = 1, False
             if end == len(buffer):
                 raise SourceError(
-                    f"Row {first:,} of {file.name} is longer than {longest >> 20} MiB, so the file is perhaps not {format.kind}. "
+                    f"Row {first_row:,} of {file.name} is longer than {longest >> 20} MiB, so the file is perhaps not {format.kind}. "
                     "Name its format: --format " + "|".join(formats.KINDS),
                     code="row.oversized",
                 )
         if end:
             data = bytes(buffer[:end]) if inline or end <= SMALL_BYTES else None
-            yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
+            yield Block(file, format, columns, first_row, rows, offset, end, data, regular=regular)
             needs_reread = not inline
-            buffer, offset, first = b"" if needs_reread else buffer[end:], offset + end, first + rows
+            buffer, offset, first_row = b"" if needs_reread else buffer[end:], offset + end, first_row + rows
         # For a row longer than a block the buffer doubles, so that the time to find its end stays linear.
         read_size = max(size, len(buffer))
         if final:

@@ -35,7 +35,7 @@ class Columns(NamedTuple):
     unread: frozenset[str] = frozenset()
 
     def rows(self, mask: np.ndarray | None = None) -> list[Row]:
-        """Return the rows of the table that `mask` (`bool[rows]`, None: all) selects, and all others, ordered by number."""
+        """Return the rows of `table` that `mask` (`bool[rows]`, None: all) selects, and all `other_rows`, ordered by number."""
         mask = np.ones(len(self.numbers), bool) if mask is None else mask
         selected_table = self.table if mask.all() else self.table.filter(pa.array(mask))
         names = selected_table.column_names

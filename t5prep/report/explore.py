@@ -69,7 +69,7 @@ class RowQuery:
         for field in dataclasses.fields(cls):
             text = address.get(field.name, "")
             if field.type in (int, "int"):
-                if text.isascii() and text.isdigit() and len(text) < 12:
+                if text.isascii() and text.isdigit() and len(text) < 12:  # a larger number is no page or row
                     fields[field.name] = int(text)
             elif text:
                 fields[field.name] = text

@@ -30,7 +30,7 @@ SETTINGS, ANSWERS = "train.json", "eval.json"
 _FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm")
 # The metric `accuracy` of training counts tokens. An evaluation has the same metric under the name `token_accuracy`, and its
 # `accuracy` counts classes.
-_OF_TOKENS = {"accuracy": "token_accuracy"}
+_CURVE_NAMES = {"accuracy": "token_accuracy"}
 # Keys of the speed, which stands in separate lines of metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
 _INPUT_BOUND = 0.2  # INPUT_BOUND of t5prep.training.log, which cannot be imported without TensorFlow
@@ -148,7 +148,7 @@ def _curves(lines: list[_Line], *, split: str) -> dict[str, dict[str, tuple[list
             if value != value or not _NAME.fullmatch(key):  # NaN
                 continue
             is_evaluation = key.startswith(f"{split}_")
-            name = key.removeprefix(f"{split}_") if is_evaluation else _OF_TOKENS.get(key, key)
+            name = key.removeprefix(f"{split}_") if is_evaluation else _CURVE_NAMES.get(key, key)
             steps, values = curves.setdefault(name, {}).setdefault(
                 "evaluation" if is_evaluation else "training", ([], [])
             )

@@ -69,12 +69,13 @@ class Inputs(NamedTuple):
         return self._spans(self.starts)
 
     def lines(self) -> pa.LargeStringArray:
-        """Return the text of each row with each part on a separate line, as `example.text_of` does."""
+        """Return the text of each row with each part on a separate line, as `example.text_of` does. An END is no part of it."""
+        # Usually every row has exactly one part. Its text is then the row's text.
         if len(self.parts) == len(self.starts) - 1 and (np.diff(self.starts) == 1).all():
             return self.parts
-        texts = self.kinds != END
-        parts = self.parts if texts.all() else self.parts.filter(pa.array(texts))
-        starts = np.concatenate([[0], np.cumsum(texts)])[self.starts]
+        is_text = self.kinds != END
+        parts = self.parts if is_text.all() else self.parts.filter(pa.array(is_text))
+        starts = np.concatenate([[0], np.cumsum(is_text)])[self.starts]
         lists = pa.ListArray.from_arrays(starts.astype(np.int32), parts)
         return pc.binary_join(lists, pa.scalar("\n", pa.large_string()))
 

@@ -12,7 +12,7 @@ from t5prep.reading.rows import Column, Record
 from t5prep.tasks import labels
 from t5prep.tasks.example import EOS, Example, Part, Protected, _Eos
 
-OF_TOKENS = ("loss", "perplexity", "token_accuracy")
+TOKEN_METRICS = ("loss", "perplexity", "token_accuracy")
 # The metrics that a task may name: those of `training/evaluate/metrics.py`, and the numbers of tokens. They are listed here
 # because preparing never imports training.
 METRICS = (
@@ -27,7 +27,7 @@ METRICS = (
         "bleu_flores200",
     ),
     *("classification", "diacritics", "normalized_rouge", "normalized_rouge_ascii", "rouge", "rouge_ascii"),
-    *("squad", *OF_TOKENS),
+    *("squad", *TOKEN_METRICS),
 )
 
 

@@ -59,7 +59,7 @@ class RunLog:
         self._writing = hosts.writes()
         tensorboard = tensorboard and self._writing
         self._path = f"{run.rstrip('/')}/metrics.jsonl"
-        self._remote, self._written = "://" in run, False
+        self._is_remote, self._is_complete = "://" in run, False
         self._lines = _lines_until(self._path, step=step, evaluated=evaluated)
         self._steps = steps
         self._tokens_per_step, self._peak_per_step, self._device = tokens_per_step, peak_per_step, device
@@ -87,7 +87,7 @@ class RunLog:
             {"step": step, **prefixed_values, **({"device": device} if device else {})}, ensure_ascii=False
         )
         self._lines.append(line)
-        if not self._remote:
+        if not self._is_remote:
             try:
                 with open(self._path, "a", encoding="utf-8") as file:
                     file.write(line + "\n")
@@ -141,16 +141,17 @@ class RunLog:
     def flush(self) -> None:
         """Write out all buffered entries, in complete lines.
 
-        An object on gs:// cannot be appended to, so there metrics.jsonl is written anew as a whole.
+        On a disk, the first call writes the complete metrics.jsonl, and `record` appends each later line at once. An object on
+        gs:// cannot be appended to, so there every call writes the complete file.
         """
         if self._writer:
             try:
                 self._writer.flush()
             except tf.errors.OpError as error:
                 self._without_curves(error)
-        if self._writing and (self._remote or not self._written):
+        if self._writing and (self._is_remote or not self._is_complete):
             write_text(self._path, "".join(line + "\n" for line in self._lines))
-            self._written = True
+            self._is_complete = True
 
     def _without_curves(self, error: tf.errors.OpError) -> None:
         """Continue without TensorBoard after `error`. metrics.jsonl has the same numbers, so the run need not end."""

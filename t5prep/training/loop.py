@@ -245,7 +245,7 @@ class StepProfile:
     """
 
     def __init__(self, run: str, *, steps: int, first: int) -> None:
-        self._place = f"{run.rstrip('/')}/{CURVES}"
+        self._curves = f"{run.rstrip('/')}/{CURVES}"
         self._begin, self._end = (first + WARM, first + WARM + steps) if steps else (-1, -1)
         self._folder = ""  # of the trace that is being recorded
         self._stack = contextlib.ExitStack()
@@ -269,15 +269,17 @@ class StepProfile:
         jax.block_until_ready(variables)
         jax.profiler.stop_trace()
         try:
-            _copy(Path(self._folder), self._place)
+            _copy(Path(self._folder), self._curves)
         except (OSError, tf.errors.OpError) as error:
             raise OutputError(
-                f"The profile cannot be written to {self._place} ({error}).", code="output.unwritable"
+                f"The profile cannot be written to {self._curves} ({error}).", code="output.unwritable"
             ) from error
         finally:
             self._stack.close()
             self._folder = ""
-        say(f"The profile is written. See it: tensorboard --logdir {self._place} (it needs tensorboard-plugin-profile)")
+        say(
+            f"The profile is written. See it: tensorboard --logdir {self._curves} (it needs tensorboard-plugin-profile)"
+        )
 
 
 def _copy(folder: Path, destination: str) -> None:

@@ -67,7 +67,7 @@ class Objective:
         """
         if self.numbers is None:
             return metrics.possible(dataset, split=split, generate=generate, metric=metric)
-        return (*(name for name in metrics.OF_TOKENS if name not in self.unfit), *self.numbers)
+        return (*(name for name in metrics.TOKEN_NUMBERS if name not in self.unfit), *self.numbers)
 
     def ranks(self, dataset: Manifest) -> bool:
         """Check whether the targets rank the texts of a query, as relevance scores do."""
@@ -309,7 +309,7 @@ OBJECTIVES: Mapping[str, type[Objective]] = {
 }
 # Every number that an evaluation can have.
 NUMBERS: Mapping[str, Number] = {
-    **metrics.OF_TOKENS,
+    **metrics.TOKEN_NUMBERS,
     **{name: number for kind in OBJECTIVES.values() for name, number in (kind.numbers or {}).items()},
     **NumberObjective.rankings,
     **metrics.OF_CLASSES,

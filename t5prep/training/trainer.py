@@ -284,10 +284,10 @@ def _state(
         return state
     path, saved = newest
     checkpoints.check(path, saved, config=config, data=data, tokenizer=tokenizer, base=base)
-    other_length = checks.other_length(
+    new_length = checks.describe_new_length(
         config, saved.config, checkpoint_step=saved.step, in_epoch=in_epoch, checkpoint_path=path
     )
-    say(f"Resuming {config.out} at step {saved.step:,}. {other_length}".rstrip())
+    say(f"Resuming {config.out} at step {saved.step:,}. {new_length}".rstrip())
     if warning := checkpoints.other_processors(saved, processors):
         say(warning)
     if reset_message := checkpoints.judged_anew(saved, config):

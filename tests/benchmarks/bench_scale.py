@@ -211,8 +211,8 @@ def search(rows: int, *, repeat_pattern: str) -> None:
             arrays = [pa.array(column, sketches.ROWS.field(name).type) for name, column in columns.items()]
             arrays.append(pa.ListArray.from_arrays(begins, pa.array(hashes.ravel())))
             table = pa.table(arrays, schema=sketches.ROWS)
-            sketch = sketches.sketch(table, file="rows", first_row=begin, bands=settings.bands)
-            yield sketch.spooled(Path(folder) / "sketches" / str(begin))
+            batch_sketch = sketches.sketch(table, file="rows", first_row=begin, bands=settings.bands)
+            yield batch_sketch.spooled(Path(folder) / "sketches" / str(begin))
 
     with tempfile.TemporaryDirectory() as folder:
         peak_bytes = [0]

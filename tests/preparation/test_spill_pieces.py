@@ -9,16 +9,16 @@ from t5prep.preparation.shards import ShardSpec
 from t5prep.preparation.spills import ENTRY, Spill
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3, 7])
-def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards: int) -> None:
+@pytest.mark.parametrize("shard_count", [1, 2, 3, 7])
+def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shard_count: int) -> None:
     keys = sorted(
         placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
     )
     keys = [0, *keys, (1 << 64) - 1]
     rows = [Row(key, f"record{key:x}") for key in keys]
     spill = spill_of({"train": rows, "test": rows[:5]})
-    specs = [ShardSpec("train", number, shards, 0, preceding_splits=("test",)) for number in range(shards)]
-    edges = placement.shard_edges(shards)
+    specs = [ShardSpec("train", number, shard_count, 0, preceding_splits=("test",)) for number in range(shard_count)]
+    edges = placement.shard_edges(shard_count)
     split_keys: dict[str, list[int]] = {"train": [], "test": []}
     for name, piece in shards.cut_shards(spill, {"train": specs}):
         number = int(name.split("-")[1])

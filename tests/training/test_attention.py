@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t5prep.training.model import attention
 from t5prep.training.model.layers import Dropout, project, scores_by_table
-from t5prep.training.model.positions import Reach
+from t5prep.training.model.positions import AttentionSpan
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 4, 5, 7, 2, 4
 
@@ -108,10 +108,10 @@ def test_biases_of_the_four_products_and_a_bias_made_of_queries_and_keys():
         x,
         matrices,
         heads=2,
-        reach=Reach(mask),
+        span=AttentionSpan(mask),
         scale=0.5,
         dropout=Dropout(0.0, None),
-        site=0,
+        dropout_site=0,
         biases=biases,
         bias=lambda scaled, keys: 2.0 * tf.einsum("bqhd,bkhd->bhqk", scaled, keys),
     )

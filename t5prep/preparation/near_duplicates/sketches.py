@@ -156,6 +156,7 @@ def signatures(shingles: Shingles, *, hashes: int) -> np.ndarray:
     Two texts agree in one row with the probability of their Jaccard similarity (Broder 1997). Each text must have a
     shingle.
     """
+    # The shingles' 64-bit hashes are folded to 32 bits. Each hash function then xors a salt and multiplies by an odd number.
     narrow = (shingles.hashes >> np.uint64(32)).astype(np.uint32) ^ shingles.hashes.astype(np.uint32)
     factors, salts = odd_numbers(hashes, stream=2).astype(np.uint32), odd_numbers(hashes, stream=3)
     salts = (salts >> np.uint64(32)).astype(np.uint32)

@@ -202,7 +202,7 @@ def template(options: Options) -> Template:
     """
     protected = {"", *options.protect} if options.protect else set()
     inputs: list[TemplatePart] = []
-    for words, column in _pieces(_inputs(options)):
+    for words, column in _pieces(_input_template(options)):
         word = ColumnText(column, ("",)) if column else words
         if column not in protected:
             inputs.append(TemplatePart((word,)))
@@ -211,7 +211,9 @@ def template(options: Options) -> Template:
         else:
             inputs.append(TemplatePart((word,), protected=True))
     second = (EOS, TemplatePart((ColumnText(options.second_column, ("",)),))) if options.second_column else ()
-    target = tuple(ColumnText(column, ("",)) if column else words for words, column in _pieces(_targets(options)))
+    target = tuple(
+        ColumnText(column, ("",)) if column else words for words, column in _pieces(_target_template(options))
+    )
     return Template((*inputs, *second), target=target, labels=label_words(options), id=options.id_column)
 
 
@@ -220,16 +222,16 @@ def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [piece for words, column in side for piece in ((words, ""), ("", column)) if any(piece)]
 
 
-def _inputs(options: Options) -> list[tuple[str, str]]:
-    """Return the input template as pairs of words and the column after them.
+def _input_template(options: Options) -> list[tuple[str, str]]:
+    """Return the input template as pairs: words, and the column whose text follows them ("" for none).
 
     A single `--inputs-column` is not parsed, because its name may contain braces.
     """
     return _parsed(options.inputs) if options.inputs else [("", options.inputs_column)]
 
 
-def _targets(options: Options) -> list[tuple[str, str]]:
-    """Return the target template as pairs of words and the column after them, as `_inputs` does."""
+def _target_template(options: Options) -> list[tuple[str, str]]:
+    """Return the target template as pairs of words and a column, as `_input_template` does."""
     columns = (options.targets_column, options.tags_column, options.labels_column, options.number_column)
     if options.targets:
         return _parsed(options.targets)
@@ -265,7 +267,7 @@ def _parsed(template: str) -> list[tuple[str, str]]:
 def input_columns(options: Options) -> list[str]:
     """Return the columns of the input."""
     second = [options.second_column] if options.second_column else []
-    return [column for _, column in _inputs(options) if column] + second
+    return [column for _, column in _input_template(options) if column] + second
 
 
 def columns(options: Options) -> Columns:
@@ -306,7 +308,7 @@ def columns(options: Options) -> Columns:
                 f"--protect {column} is not a column of the inputs. Choose one of: {', '.join(inputs)}.",
                 code="column.missing",
             )
-    targets = tuple(dict.fromkeys(column for _, column in _targets(options) if column and column not in inputs))
+    targets = tuple(dict.fromkeys(column for _, column in _target_template(options) if column and column not in inputs))
     return Columns(inputs=inputs, targets=targets, id="" if options.id_column in inputs else options.id_column)
 
 

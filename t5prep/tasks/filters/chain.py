@@ -52,7 +52,7 @@ class OwnFilter:
 
 
 def load(path: str, name: str) -> OwnFilter:
-    """Execute the Python file at `path`, and return the filter by its function `name`. Raises UsageError."""
+    """Execute the Python file at `path`, and return its function `name` as a filter. Raises UsageError."""
     try:
         source = rules.read(path)
     except OSError as error:

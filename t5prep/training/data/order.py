@@ -169,6 +169,6 @@ def shuffled(seed: int, lane: np.ndarray, index: np.ndarray, epoch: np.ndarray) 
 
     Records of an earlier epoch stay before those of a later one. `index` counts a lane's rows over all epochs.
     """
-    # The sort key has the epoch in its high bits and 44 bits of the hash below, so epochs never mix.
+    # The sort key has the epoch in its high bits, and below it the upper 44 of the 63 bits of a random key, so epochs never mix.
     random_keys = key(seed, _ROWS, lane, index)
     return np.argsort((epoch - epoch[..., :1]) * 2**44 + random_keys // 2**19)

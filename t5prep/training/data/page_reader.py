@@ -53,8 +53,8 @@ class PageReader:
         """
         unique_pages, inverse = np.unique(pages, return_inverse=True)
         numbers = unique_pages.tolist()
-        read = self._read([number for number in numbers if number not in self._cached_pages])
-        self._cached_pages = {number: self._cached_pages.get(number) or read[number] for number in numbers}
+        read_pages = self._read([number for number in numbers if number not in self._cached_pages])
+        self._cached_pages = {number: self._cached_pages.get(number) or read_pages[number] for number in numbers}
         sizes = self.sizes[unique_pages]
         table = np.concatenate([page_places for _, page_places in self._cached_pages.values()])
         table["page"] = np.repeat(np.arange(len(unique_pages)), sizes)

@@ -108,6 +108,7 @@ class _Failures:
 
     @contextlib.contextmanager
     def _unwrapped(self) -> Iterator[None]:
+        """Raise the error of reading in place of the OpError that TensorFlow makes of it."""
         try:
             yield
         except tf.errors.OpError:

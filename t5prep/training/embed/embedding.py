@@ -95,7 +95,7 @@ class Embedding:
         source: str | Resolved,
         options: EmbedOptions,
     ) -> None:
-        self._named = isinstance(source, str)
+        self._has_address = isinstance(source, str)  # rows in memory have none
         source = sources.resolve(source) if isinstance(source, str) else source
         files = run.files_of(model)
         recipe = sentence_recipe.read(files) if files else None
@@ -310,7 +310,7 @@ class Embedding:
             "tokenizer": words.sha256,
             "filters": list(self._filters),
             "source": {
-                "uri": self.source.uri if self._named else "",
+                "uri": self.source.uri if self._has_address else "",
                 "revision": self.source.revision,
                 "files": files,
                 "column": self._options.column,

@@ -79,7 +79,7 @@ def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
     {'loss': 0.6931471805599453, 'perplexity': 2.0}
     """
     loss = float(np.sum(losses) / np.sum(tokens))
-    return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+    return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}  # math.exp(710) overflows
 
 
 def classification(
@@ -331,7 +331,7 @@ METRICS: Mapping[str, Metric] = {
 }
 DEFAULT_METRICS = ("squad", "rouge")  # for a task that names none
 # The numbers of every evaluation, which need no answers (`perplexity`, `token_accuracy`).
-OF_TOKENS: Mapping[str, Number] = {
+TOKEN_NUMBERS: Mapping[str, Number] = {
     "loss": Number(lower_is_better=True),
     "perplexity": Number(hub="perplexity", lower_is_better=True),
     "token_accuracy": Number(),
@@ -417,7 +417,7 @@ def possible(dataset: Manifest, *, split: str, generate: bool, metric: str = "")
     """
     metric_names = of_answers(dataset)
     metric_names += also_scored(metric, metric_names)
-    names = dict.fromkeys(OF_TOKENS)
+    names = dict.fromkeys(TOKEN_NUMBERS)
     of_texts = [name for metric in metric_names or DEFAULT_METRICS for name in METRICS[metric].numbers]
     if may_be_single_tokens(dataset, split=split):
         # An evaluation of a head's few classes has no metrics of texts.

@@ -77,8 +77,8 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
             code="run.no-checkpoint",
         )
     state = newest[1]
-    of_record = [entry["digest"] == dataset.manifest.digest for entry in state.data]
-    if not any(of_record):
+    has_record = [entry["digest"] == dataset.manifest.digest for entry in state.data]
+    if not any(has_record):
         raise UsageError(
             f"{name} was not trained on {dataset.folder}. Name a dataset that it was trained on: "
             f"{', '.join(str(entry['uri']) for entry in state.data)}.",
@@ -93,11 +93,11 @@ def record_in_run(name: str, dataset: Dataset, *, shard: str, number: int, byte:
     steps: list[int] = []
     if split == settings.split:
         places = [
-            dataset.folder if mine else splits.place_of(str(entry["uri"]), name)
-            for entry, mine in zip(state.data, of_record, strict=True)
+            dataset.folder if is_here else splits.place_of(str(entry["uri"]), name)
+            for entry, is_here in zip(state.data, has_record, strict=True)
         ]
         opened = open_datasets.open_splits(places, split)
-        steps = steps_of(opened, settings, of_record=of_record, shard=shard, number=number, steps=state.step)
+        steps = steps_of(opened, settings, has_record=has_record, shard=shard, number=number, steps=state.step)
     with atomic_files.temporary_folder() as folder:
         with paths.opened(dataset.path_of(shard)) as file:
             file.seek(byte)
@@ -125,24 +125,24 @@ def steps_of(
     opened: Sequence[DatasetSplit],
     settings: train_config.TrainConfig,
     *,
-    of_record: Sequence[bool],
+    has_record: Sequence[bool],
     shard: str,
     number: int,
     steps: int,
 ) -> list[int]:
     """Return the numbers, from 1 up to `steps`, of a run's steps whose batches held one record.
 
-    `of_record` is true for the run's datasets that contain the record; `number` is the record's number in its `shard`. The
+    `has_record` is true for the run's datasets that contain the record; `number` is the record's number in its `shard`. The
     order of training is computed again, without reading any record.
     """
-    mine = opened[of_record.index(True)]
+    mine = opened[has_record.index(True)]
     previous_shards = itertools.takewhile(lambda other_shard: other_shard.name != shard, mine.shards)
     sizes = PageReader(mine).sizes
     ends = np.cumsum(sizes)
     record_index = sum(previous_shard.records for previous_shard in previous_shards) + number
     page = int(np.searchsorted(ends, record_index, side="right"))
     location = (page, record_index - int(ends[page] - sizes[page]))
-    record_datasets = [split for split, is_own in zip(opened, of_record, strict=True) if is_own]
+    record_datasets = [split for split, is_here in zip(opened, has_record, strict=True) if is_here]
     reading = device_feed.reading_of(
         opened, settings, reader=lambda split: _Names(split, mine=split in record_datasets)
     )

@@ -58,7 +58,7 @@ class Validation:
             for dataset_split in evaluated
         ]
 
-        self._auto = ["accuracy", shape.objective.best]
+        self._default_metrics = ["accuracy", shape.objective.best]
 
     def __bool__(self) -> bool:
         return bool(self._evaluators)
@@ -71,7 +71,7 @@ class Validation:
         metrics = joined(self._names, [evaluator(weights).numbers() for evaluator in self._evaluators])
         metric = state.metric
         if metric == "auto":
-            metric = next((name for name in self._auto if name in metrics), "loss")
+            metric = next((name for name in self._default_metrics if name in metrics), "loss")
         if metric not in metrics:
             raise UsageError(
                 f'The evaluation has no metric "{metric}". Set metric to one of: {", ".join(metrics)}.',

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from t5prep.training.model.layers import Dropout, product, project, rms_norm
-from t5prep.training.model.positions import Reach, rotate
+from t5prep.training.model.positions import AttentionSpan, rotate
 
 MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to has no NaN
 
@@ -130,10 +130,10 @@ def multi_head_attention(
     matrices: Sequence[tf.Tensor],
     *,
     heads: int,
-    reach: Reach,
+    span: AttentionSpan,
     scale: float,
     dropout: Dropout,
-    site: int | tf.Tensor,
+    dropout_site: int | tf.Tensor,
     biases: Sequence[tf.Tensor | None] = (None,) * 4,
     bias: tf.Tensor | Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
     norms: Sequence[tf.Tensor] = (),
@@ -147,10 +147,10 @@ def multi_head_attention(
         source: [batch, keys, width], from which keys and values are computed.
         matrices: The matrices of queries, keys, values and output. Keys may have fewer heads, shared by those of queries.
         heads: The number of heads of queries.
-        reach: The mask, and the angles of rotation, if the model rotates queries and keys.
+        span: The mask, and the angles of rotation, if the model rotates queries and keys.
         scale: The factor of scores.
         dropout: The dropout of values.
-        site: The dropout site of values.
+        dropout_site: The dropout site of the values.
         biases: The biases of the four products; None for none.
         bias: The bias of scores, see `attend`, or a function of the scaled queries and the keys that returns it.
         norms: The scales of the norms of queries and of keys; empty if there are none.
@@ -166,13 +166,13 @@ def multi_head_attention(
     )
     if norms:
         query, key = (rms_norm(part, norm, epsilon=epsilon) for part, norm in zip((query, key), norms, strict=True))
-    if reach.of_queries is not None and reach.of_keys is not None:
-        query, key = rotate_heads(query, reach.of_queries), rotate_heads(key, reach.of_keys)
+    if span.query_angles is not None and span.key_angles is not None:
+        query, key = rotate_heads(query, span.query_angles), rotate_heads(key, span.key_angles)
     query = query if scale == 1.0 else query * tf.constant(scale, x.dtype)
     # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
-    dropped = dropout.mask([x.shape[0], source.shape[1], heads, 1], x.dtype, site=site)
+    dropped = dropout.mask([x.shape[0], source.shape[1], heads, 1], x.dtype, site=dropout_site)
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
     added = bias(query, key) if callable(bias) else bias
-    attended = attend(query, key, value, bias=added, mask=reach.mask, dropped=dropped, cap=cap)
+    attended = attend(query, key, value, bias=added, mask=span.mask, dropped=dropped, cap=cap)
     out = project(tf.reshape(attended, [*attended.shape[:2], matrices[3].shape[0]]), matrices[3])
     return out if biases[3] is None else out + biases[3]

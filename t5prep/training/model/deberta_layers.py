@@ -34,8 +34,8 @@ def encode(
     texts = batch["attention_mask"]
     x = encoder.embed(weights, config, batch["input_ids"], texts, options)
     length = int(x.shape[1])
-    reach = np.arange(-length, length + 1)
-    rows = rows_of(reach, buckets=config.buckets, farthest=config.max_positions)
+    distances = np.arange(-length, length + 1)
+    rows = rows_of(distances, buckets=config.buckets, farthest=config.max_positions)
     first, last = int(rows[1:-1].min()), int(rows[1:-1].max())
     table = layer_norm(
         tf.convert_to_tensor(weights["distances"]),
@@ -44,7 +44,7 @@ def encode(
         epsilon=config.layer_norm_epsilon,
     )
     table = options.dropout(tf.cast(table[first : last + 1], options.dtype), site=DISTANCE_SITE)
-    bias = functools.partial(bias_of, length=length, reach=reach, rows=rows - first, scale=config.score_scale)
+    bias = functools.partial(bias_of, length=length, distances=distances, rows=rows - first, scale=config.score_scale)
     return encoder.run_encoder_layers(weights, config, x, table, mask=key_mask(texts), options=options, bias_of=bias)
 
 
@@ -71,14 +71,14 @@ def bias_of(
     table: tf.Tensor,
     *,
     length: int,
-    reach: np.ndarray,
+    distances: np.ndarray,
     rows: np.ndarray,
     scale: float,
 ) -> tf.Tensor:
     """Return the two terms of the scores that depend on distances, as their sum: [batch, heads, queries, keys].
 
     query, key: of `attention.split_heads`, the queries already scaled. w: the layer's weights. table: the embeddings of distances,
-    [rows, d_model]. length: of the text. reach: all distances `key - query`, in order; rows: the row of the table of each. scale:
+    [rows, d_model]. length: of the text. distances: all distances `key - query`, in order; rows: the row of the table of each. scale:
     the factor of scores.
     """
     of_query, of_key = (
@@ -86,7 +86,7 @@ def bias_of(
         for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
     )
     # `chosen` holds zeros and ones: a product with it selects one row for each query and key (see the module's docstring).
-    chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
+    chosen = in_buckets(table[0, 0], distances, rows, buckets=int(table.shape[0]), queries=length, keys=length)
     to_position = tf.cast(product("bqhd,rhd->bhqr", query, of_key), table.dtype)
     from_position = tf.cast(product("bkhd,rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)
     return tf.einsum("bhqr,rqk->bhqk", to_position, chosen) + tf.einsum("bhkr,rqk->bhqk", from_position, chosen)

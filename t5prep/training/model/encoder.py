@@ -24,7 +24,7 @@ from t5prep.training.model.layers import (
     run_layers,
     scores_by_table,
 )
-from t5prep.training.model.positions import Reach
+from t5prep.training.model.positions import AttentionSpan
 from t5prep.training.model.t5 import Weights, in_parts, key_mask
 from t5prep.training.model.weight_layout import MATRICES
 
@@ -142,10 +142,10 @@ def run_layer(
         x,
         [w[name] for name in MATRICES[:4]],
         heads=config.num_heads,
-        reach=Reach(mask),
+        span=AttentionSpan(mask),
         scale=config.score_scale,
         dropout=dropout,
-        site=site,
+        dropout_site=site,
         biases=[*w["qkv_bias"], w["out_bias"]],
         bias=bias_of and (lambda query, key: bias_of(query, key, w, *shared)),
     )

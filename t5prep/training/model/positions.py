@@ -9,12 +9,15 @@ import tensorflow as tf
 Angles = tuple[tf.Tensor, tf.Tensor]  # cosines and sines of `rotary_angles`
 
 
-class Reach(NamedTuple):
-    """The mask of a kind of layer, bool[batch or 1, 1, queries or 1, keys], and its angles of rotation, or None without any."""
+class AttentionSpan(NamedTuple):
+    """What each token of a kind of layer attends to: a mask, bool[batch or 1, 1, queries or 1, keys], and angles of rotation.
+
+    The angles are None for a model without rotary positions.
+    """
 
     mask: tf.Tensor
-    of_queries: Angles | None = None
-    of_keys: Angles | None = None
+    query_angles: Angles | None = None
+    key_angles: Angles | None = None
 
 
 def either(is_first: bool | tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
@@ -100,10 +103,10 @@ def relative_bias(
     need no other positions: a segment is contiguous, so its distances are those in the row, and the mask hides all others.
     """
     buckets = table.shape[0]
-    reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
-    bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
+    distances = np.arange(-2 * max_distance, 2 * max_distance + 1)
+    bucket = relative_buckets(distances, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
     one_hot = in_buckets(
-        table[0, 0], reach, bucket, buckets=buckets, queries=queries, keys=keys, first_query=first_query
+        table[0, 0], distances, bucket, buckets=buckets, queries=queries, keys=keys, first_query=first_query
     )
     # If queries and keys were one axis, a TPU would copy the result and its gradient to another layout: +0.3 M cycles of a
     # T5-base step (docs/decisions/004-compute-attention-plainly.md).
@@ -112,7 +115,7 @@ def relative_bias(
 
 def in_buckets(
     any_number: tf.Tensor,
-    reach: np.ndarray,
+    distances: np.ndarray,
     bucket: np.ndarray,
     *,
     buckets: int,
@@ -122,16 +125,16 @@ def in_buckets(
 ) -> tf.Tensor:
     """Return 1 where the distance of a key from a query is in a bucket, else 0: [buckets, queries, keys].
 
-    any_number: a scalar tensor that depends on the program's input; the result has its dtype. reach: consecutive distances
-    `key - query`; bucket: the bucket of each. Larger distances are in the bucket of the first or last of `reach`. first_query:
+    any_number: a scalar tensor that depends on the program's input; the result has its dtype. distances: consecutive distances
+    `key - query`; bucket: the bucket of each. Larger distances are in the bucket of the first or last of `distances`. first_query:
     the position of the first query.
     """
     # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
-    intervals = [reach[bucket == number] for number in range(buckets)]
+    intervals = [distances[bucket == number] for number in range(buckets)]
     limit = np.iinfo(np.int32).max
     low = np.array([interval[0] if len(interval) else limit for interval in intervals], np.int32)
     high = np.array([interval[-1] if len(interval) else -limit for interval in intervals], np.int32)
-    low[low == reach[0]], high[high == reach[-1]] = -limit, limit
+    low[low == distances[0]], high[high == distances[-1]] = -limit, limit
     # Adding a zero that depends on the input stops TensorFlow from computing the result while it lowers the function, and from
     # storing it as a constant. With a plain 0 the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module
     # of 10.1 MB instead of 0.7 MB.

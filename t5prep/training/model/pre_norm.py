@@ -29,7 +29,7 @@ from t5prep.training.model.layers import (
     run_layers,
 )
 from t5prep.training.model.modernbert import MATRICES, ModernBertConfig
-from t5prep.training.model.positions import Reach, either, near, rotary_angles
+from t5prep.training.model.positions import AttentionSpan, either, near, rotary_angles
 from t5prep.training.model.t5 import LayerWeights, Weights, key_mask
 
 
@@ -93,13 +93,14 @@ def run_pre_norm_layers(
     mask = key_mask(tokens)
     angles = [rotary_angles(length, width, theta=theta) for theta in (config.global_theta, config.local_theta)]
     masks = (mask, mask & near(tokens, config.window // 2, config.window // 2))
-    reaches = [
-        Reach(layer_mask, layer_angles, layer_angles) for layer_mask, layer_angles in zip(masks, angles, strict=True)
+    spans = [
+        AttentionSpan(layer_mask, layer_angles, layer_angles)
+        for layer_mask, layer_angles in zip(masks, angles, strict=True)
     ]  # of layers that attend to all tokens, and of layers with a window (docs/decisions/009-mask-attention-windows.md)
 
     def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor) -> tf.Tensor:
-        reach = either(number % config.global_every == 0, *reaches)
-        return run_layer(x, w, config=config, reach=reach, dropout=options.dropout, number=number)
+        span = either(number % config.global_every == 0, *spans)
+        return run_layer(x, w, config=config, span=span, dropout=options.dropout, number=number)
 
     layer_weights = [
         {name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in MATRICES} for number in layers
@@ -120,7 +121,13 @@ def run_pre_norm_layers(
 
 
 def run_layer(
-    x: tf.Tensor, w: LayerWeights, *, config: ModernBertConfig, reach: Reach, dropout: Dropout, number: int | tf.Tensor
+    x: tf.Tensor,
+    w: LayerWeights,
+    *,
+    config: ModernBertConfig,
+    span: AttentionSpan,
+    dropout: Dropout,
+    number: int | tf.Tensor,
 ) -> tf.Tensor:
     """Return x, [batch, length, d_model], after layer `number`. w: its weights; a missing `attention_norm` is skipped."""
     site = (number + 1) * SITES_PER_LAYER
@@ -131,10 +138,10 @@ def run_layer(
         normed,
         [w[name] for name in ("query", "key", "value", "attended")],
         heads=config.num_heads,
-        reach=reach,
+        span=span,
         scale=config.score_scale,
         dropout=dropout,
-        site=site,
+        dropout_site=site,
     )
     x += dropout(attended, site=site + 1)
     mask = dropout.mask([x.shape[0], 1, config.d_ff], x.dtype, site=site + 2)

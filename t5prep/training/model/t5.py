@@ -33,7 +33,7 @@ from t5prep.training.model.layers import (
     run_layers,
     scores_by_table,
 )
-from t5prep.training.model.positions import Angles, Reach, either, near, relative_bias, rotary_angles
+from t5prep.training.model.positions import Angles, AttentionSpan, either, near, relative_bias, rotary_angles
 from t5prep.training.model.weight_layout import PARTS
 
 Weights = Mapping[str, tf.Tensor]
@@ -66,11 +66,11 @@ def forward(
             tf.cast(earlier[:, 0], tf.int32), axis=-1
         )  # of each token in its packed example, from 0
     cross = token_mask(batch["attention_mask"], segments, queries=label_segments)
-    reaches = _reaches(config, ids, self_mask, window=config.traits.decoder_window, positions=positions)
+    spans = _attention_spans(config, ids, self_mask, window=config.traits.decoder_window, positions=positions)
     if config.traits.merged:
-        reaches = [_with_input(reach, cross, inputs=encoded.shape[1]) for reach in reaches]
+        spans = [_with_input(span, cross, inputs=encoded.shape[1]) for span in spans]
     x = embed(weights, config, "decoder", ids, dtype=options.dtype)
-    x = run_stack(weights, config, "decoder", x, reaches=reaches, encoded=encoded, cross=cross, options=options)
+    x = run_stack(weights, config, "decoder", x, spans=spans, encoded=encoded, cross=cross, options=options)
     return soft_cap(logits(weights, config, x), config.traits.logit_cap)
 
 
@@ -78,24 +78,24 @@ def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor]
     """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
     ids = batch["input_ids"]
     mask = token_mask(batch["attention_mask"], batch.get("input_segment_ids"))
-    reaches = _reaches(config, ids, mask, window=config.traits.encoder_window)
+    spans = _attention_spans(config, ids, mask, window=config.traits.encoder_window)
     x = embed(weights, config, "encoder", ids, dtype=options.dtype)
-    return run_stack(weights, config, "encoder", x, reaches=reaches, options=options)
+    return run_stack(weights, config, "encoder", x, spans=spans, options=options)
 
 
 def angles_of(config: ModelConfig, length: int) -> list[Angles]:
     """Return the angles of rotation for full layers and for layers with a window; an empty list for a model without rotation."""
-    return [rotary_angles(length, config.d_kv, theta=theta, factor=by) for theta, by in config.traits.rotations]
+    return [rotary_angles(length, config.d_kv, theta=theta, factor=factor) for theta, factor in config.traits.rotations]
 
 
-def _reaches(
+def _attention_spans(
     config: ModelConfig,
     ids: tf.Tensor,
     mask: tf.Tensor,
     *,
     window: tuple[int, int],
     positions: tf.Tensor | None = None,
-) -> list[Reach]:
+) -> list[AttentionSpan]:
     """Return the mask and the angles of full layers, and those of layers with a window.
 
     mask: the mask of full layers. window: the numbers of tokens before and after a query. positions: int32[batch, length],
@@ -105,21 +105,24 @@ def _reaches(
     if positions is not None:
         angles = [tuple(tf.gather(tensor, positions) for tensor in kind) for kind in angles]
     masks = (mask, mask if config.traits.full_every == 1 else mask & near(ids, *window))
-    return [Reach(layer_mask, of, of) for layer_mask, of in zip(masks, angles, strict=True)]
+    return [
+        AttentionSpan(layer_mask, layer_angles, layer_angles)
+        for layer_mask, layer_angles in zip(masks, angles, strict=True)
+    ]
 
 
-def _with_input(reach: Reach, cross: tf.Tensor, *, inputs: int) -> Reach:
-    """Return the reach of a merged attention, whose keys are the decoder's own tokens followed by the input.
+def _with_input(span: AttentionSpan, cross: tf.Tensor, *, inputs: int) -> AttentionSpan:
+    """Return the span of a merged attention, whose keys are the decoder's own tokens followed by the input.
 
     cross: the mask over the input; inputs: the length of the input. Keys of the input get an angle of 0: cosine 1, sine 0.
     """
-    rows, queries = max(reach.mask.shape[0], cross.shape[0]), reach.mask.shape[2]
-    masks = (tf.broadcast_to(mask, [rows, 1, queries, mask.shape[3]]) for mask in (reach.mask, cross))
-    assert reach.of_keys is not None
-    cosines, sines = reach.of_keys
+    rows, queries = max(span.mask.shape[0], cross.shape[0]), span.mask.shape[2]
+    masks = (tf.broadcast_to(mask, [rows, 1, queries, mask.shape[3]]) for mask in (span.mask, cross))
+    assert span.key_angles is not None
+    cosines, sines = span.key_angles
     still = [*cosines.shape[:-2], inputs, cosines.shape[-1]]
-    of_keys = (tf.concat([cosines, tf.ones(still)], axis=-2), tf.concat([sines, tf.zeros(still)], axis=-2))
-    return Reach(tf.concat([*masks], axis=3), reach.of_queries, of_keys)
+    key_angles = (tf.concat([cosines, tf.ones(still)], axis=-2), tf.concat([sines, tf.zeros(still)], axis=-2))
+    return AttentionSpan(tf.concat([*masks], axis=3), span.query_angles, key_angles)
 
 
 def norm_of(config: ModelConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
@@ -152,14 +155,14 @@ def run_stack(
     stack: str,
     x: tf.Tensor,
     *,
-    reaches: Sequence[Reach],
+    spans: Sequence[AttentionSpan],
     encoded: tf.Tensor | None = None,
     cross: tf.Tensor | None = None,
     options: ComputeOptions,
 ) -> tf.Tensor:
     """Return x, [batch, length, width], after all layers of `stack` ("encoder" or "decoder") and its final norm.
 
-    reaches: the reach of full layers, and of layers with a window. encoded, cross: for a decoder, the encoder's output and the
+    spans: the attention span of full layers, and of layers with a window. encoded, cross: for a decoder, the encoder's output and the
     mask over it.
     """
     traits, size, norm = config.traits, config.sizes(stack), norm_of(config)
@@ -178,22 +181,25 @@ def run_stack(
         x: tf.Tensor,
         source: tf.Tensor,
         *,
-        reach: Reach,
+        span: AttentionSpan,
         bias: tf.Tensor | None,
-        site: int | tf.Tensor,
+        dropout_site: int | tf.Tensor,
         attention_index: int = 0,
     ) -> tf.Tensor:
-        """Return attention of x over `source`. attention_index: 0 for self-attention, 1 for cross-attention."""
+        """Return the attention of x over `source`, with the weights `w` of a layer.
+
+        attention_index: 0 for self-attention, 1 for cross-attention.
+        """
         prefix = ("", "cross_")[attention_index]
         return multi_head_attention(
             x,
             source,
             (w[f"{prefix}q"], *w[f"{prefix}kv"], w["out"][attention_index]),
             heads=size.heads,
-            reach=reach,
+            span=span,
             scale=traits.score_scale,
             dropout=options.dropout,
-            site=site,
+            dropout_site=dropout_site,
             bias=bias,
             norms=[1.0 + scale for scale in w.get("head_norms", ())],
             epsilon=config.layer_norm_epsilon,
@@ -212,11 +218,17 @@ def run_stack(
         )
         normed = norm(x, pre_scales[0])
         source = tf.concat([normed, shared[0]], axis=1) if is_merged else normed
-        reach = either(traits.is_full(number), *reaches)
-        x += masked(post_norms[0](attend_to(w, normed, source, reach=reach, bias=bias, site=site)), outs[0])
+        span = either(traits.is_full(number), *spans)
+        x += masked(post_norms[0](attend_to(w, normed, source, span=span, bias=bias, dropout_site=site)), outs[0])
         if encoded is not None and not is_merged:
             across = attend_to(
-                w, norm(x, pre_scales[1]), shared[0], reach=Reach(cross), bias=None, site=site + 4, attention_index=1
+                w,
+                norm(x, pre_scales[1]),
+                shared[0],
+                span=AttentionSpan(cross),
+                bias=None,
+                dropout_site=site + 4,
+                attention_index=1,
             )
             x += masked(post_norms[1](across), outs[1])
         activation = FEED_FORWARDS[config.feed_forward_proj]

@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from t5prep.dataset.dataset_card import code, literal
 from t5prep.dataset.manifest import Manifest
-from t5prep.training.evaluate.metrics import OF_TOKENS
+from t5prep.training.evaluate.metrics import TOKEN_NUMBERS
 from t5prep.training.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
 from t5prep.training.objectives import NUMBERS
 from t5prep.training.predict import prediction_inputs
@@ -228,7 +228,7 @@ def _metrics(model: Model) -> dict[str, float]:
     """
     if model.state is None:
         return {}
-    unfit = OF_TOKENS.keys() - {"loss"} if model.config.classes else set()
+    unfit = TOKEN_NUMBERS.keys() - {"loss"} if model.config.classes else set()
     chose = model.state.metric
     ordered = sorted(model.state.metrics.items(), key=lambda item: item[0] != chose)
     return {

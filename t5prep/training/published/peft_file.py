@@ -67,9 +67,9 @@ def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]
         tensors = safetensors_file.tensors(files.path(WEIGHTS_NAME))
         layouts = adapter_layouts(shape)
         adapter_tensors = {tensor for layout in layouts.values() for tensor in layout.tensors}
-        if strange := sorted(tensors.keys() - adapter_tensors):
+        if unknown_names := sorted(tensors.keys() - adapter_tensors):
             raise UsageError(
-                f"{files.name} contains {strange[0]}, which does not fit the model {base_of(files)}. Correct "
+                f"{files.name} contains {unknown_names[0]}, which does not fit the model {base_of(files)}. Correct "
                 "base_model_name_or_path.",
                 code="weights.unknown-tensor",
             )

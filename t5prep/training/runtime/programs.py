@@ -137,11 +137,11 @@ def rows_program(
     matrix products. weights: the specs of the weights that the function takes; None for all, in float32.
     """
     weights = dict(layout.weights(shape) if weights is None else weights)
-    share = {
+    replica_batch = {
         name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
         for name, spec in batch.items()
     }
-    computed = lower(lambda w, rows: function(merged(w, shape), rows), specs(weights), share, dtype=dtype)
+    computed = lower(lambda w, rows: function(merged(w, shape), rows), specs(weights), replica_batch, dtype=dtype)
     run = _function(computed, layout)
     if layout.replicas > 1:
         replicated_spec, rows = PartitionSpec(), PartitionSpec(ROWS)

@@ -87,16 +87,16 @@ def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
     possible = functools.partial(
         objectives.of(dataset.target).possible, dataset, split=config.eval_split, metric=config.metric
     )
-    has = possible(generate=config.generate)
-    if config.metric in has:
+    available_metrics = possible(generate=config.generate)
+    if config.metric in available_metrics:
         return
-    way = (
+    fix = (
         "Generate answers: --set generate=true"
         if config.metric in possible(generate=True)
         else "Choose one of these, or auto."
     )
     raise UsageError(
-        f"metric is {config.metric}, but an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}",
+        f"metric is {config.metric}, but an evaluation of {dataset.settings.task} has only {', '.join(available_metrics)}. {fix}",
         code="setting.unavailable-metric",
     )
 
@@ -112,7 +112,7 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
     return steps
 
 
-def other_length(
+def describe_new_length(
     config: TrainConfig, stored: Mapping[str, Any], *, checkpoint_step: int, in_epoch: int, checkpoint_path: str
 ) -> str:
     """Return a message if the run's length differs from that of the `stored` settings, else "".

@@ -687,11 +687,11 @@ def differing(ours: TrainConfig, theirs: JSONObject) -> dict[str, tuple[JSON, JS
     Fields without an effect on the losses are left out. A field that `theirs` lacks was added to t5prep later, so it counts as
     its default.
     """
-    now = json.loads(dumps(ours))
+    current_values = json.loads(dumps(ours))
     stored_values = json.loads(dumps(TrainConfig())) | dict(theirs)
-    free = FREE | _LENGTH  # `checks.other_length` compares the length
+    free = FREE | _LENGTH  # `checks.describe_new_length` compares the length
     return {
         key: (stored_values[key], value)
-        for key, value in now.items()
+        for key, value in current_values.items()
         if key not in free and stored_values[key] != value
     }

@@ -64,14 +64,15 @@ class Adafactor:
         if self.factored(layout):
             # Scale the sums and not the squares, so that XLA shares the unscaled sums with the gradient's norm.
             height, width = layout.shape[-2:]
-            of_rows, of_columns = (tf.reduce_sum(squared, axis=axis) * scale_squared for axis in (-1, -2))
-            rows = decay * slots["rows"] + (1.0 - decay) * (of_rows / width + self.epsilon_gradient)
-            columns = decay * slots["columns"] + (1.0 - decay) * (of_columns / height + self.epsilon_gradient)
+            row_sums, column_sums = (tf.reduce_sum(squared, axis=axis) * scale_squared for axis in (-1, -2))
+            rows = decay * slots["rows"] + (1.0 - decay) * (row_sums / width + self.epsilon_gradient)
+            columns = decay * slots["columns"] + (1.0 - decay) * (column_sums / height + self.epsilon_gradient)
             row_scale = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))
             column_scale = tf.math.rsqrt(columns)
             direction = gradient * row_scale[..., :, None] * column_scale[..., None, :]
-            of_rows = tf.reduce_sum(squared * tf.square(column_scale)[..., None, :], axis=-1)
-            size = tf.reduce_sum(of_rows * tf.square(row_scale), axis=-1)
+            # The squared norm of `direction`, from `squared`: XLA need not compute `direction` for it.
+            row_squares = tf.reduce_sum(squared * tf.square(column_scale)[..., None, :], axis=-1)
+            size = tf.reduce_sum(row_squares * tf.square(row_scale), axis=-1)
             state = {"rows": rows, "columns": columns}
         else:
             squares = decay * slots["squares"] + (1.0 - decay) * (squared * scale_squared + self.epsilon_gradient)

@@ -58,7 +58,7 @@ def test_the_steps_are_those_whose_batches_have_the_id(tmp_path: Path, variant: 
                 location = {
                     "shard": record.shard,
                     "number": record.number,
-                    "of_record": [path == record_path for record_path in places],
+                    "has_record": [path == record_path for record_path in places],
                 }
                 steps |= set(one_record.steps_of(opened, settings, **location, steps=60))
         assert sorted(steps) == batches[id]

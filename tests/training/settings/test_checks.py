@@ -15,7 +15,7 @@ from t5prep.training.settings import checks, train_config
 def check(settings: dict, *, now: dict, checkpoint_step: int) -> str:
     stored = dataclasses.asdict(train_config.build({"steps": 2000, **settings}))
     config = train_config.build({"steps": 2000, **settings}, now)
-    return checks.other_length(
+    return checks.describe_new_length(
         config, stored, checkpoint_step=checkpoint_step, in_epoch=100, checkpoint_path="RUN/checkpoints/2"
     )
 

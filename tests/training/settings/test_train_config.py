@@ -199,7 +199,9 @@ def test_unknown_recipes_files_and_settings(tmp_path) -> None:
 def test_what_may_change_between_two_starts() -> None:
     stored = json.loads(train_config.dumps(train_config.build({"steps": 10, "schedule": "linear", "out": "a"})))
     changed = train_config.build({"steps": 20, "schedule": "linear", "out": "b", "keep": 9, "seed": 1})
-    assert train_config.differing(changed, stored) == {"seed": (0, 1)}  # `checks.other_length` compares the length
+    assert train_config.differing(changed, stored) == {
+        "seed": (0, 1)
+    }  # `checks.describe_new_length` compares the length
     of_an_older_version = {name: value for name, value in stored.items() if name not in ("cap", "buckets", "lora")}
     assert train_config.differing(changed, of_an_older_version) == {"seed": (0, 1)}
     assert train_config.differing(train_config.build({"steps": 20, "cap": 7}), of_an_older_version)["cap"] == (0, 7)
