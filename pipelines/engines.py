@@ -175,6 +175,7 @@ def running(engine: Engine) -> Iterator[None]:
 
 
 def _prism(arguments: list[str], workers: int | None) -> Engine:
+    """Return the engine of Beam's portable runner Prism. `workers` is not used: Prism chooses their number."""
     from apache_beam.runners.portability.prism_runner import PrismRunner
 
     ignore_closed_connections()

@@ -187,9 +187,8 @@ def forecast(
             times = min(times, settings.limit / max(1, sum(block.rows for block in sampled_blocks)))
         total += min(stored, times * share * _size(file))
         for block in sampled_blocks:
-            work.sort(
-                _select_previous_row(block)
-            )  # a warm-up: loading the tokenizer and decoding a file up to this row is not timed
+            # A warm-up, so that loading the tokenizer and decoding a file up to this row are not timed.
+            work.sort(_select_previous_row(block))
             began = time.process_time()  # not the clock, which also counts other programs
             sorted_block = work.sort(block)
             processor_seconds = time.process_time() - began

@@ -26,10 +26,10 @@ INDEX, LENGTHS, ORIGINS = "shards.index", "shards.lengths", "shards.origins"
 # The numbers of an origin: the source file (its index in the manifest), the row in it, and the cut tokens of both sides.
 ORIGIN = ("file", "row", "input_cut", "target_cut")
 # A split has about this many pages. With many pages, shuffling pages is nearly as good as shuffling records.
-_PAGES = 4096
+_USUAL_PAGES = 4096
 # A page has 8 to 64 records. A split with more than 2^20 pages of 64 has pages of up to 256 records: its index stays small.
 # Two terabytes of records of 512 tokens have an index of 32 MB.
-_FEWEST, _USUAL, _MAX_PAGE_RECORDS, _MOST_PAGES = 8, 64, 256, 1 << 20
+_MIN_PAGE_RECORDS, _USUAL_PAGE_RECORDS, _MAX_PAGE_RECORDS, _MOST_PAGES = 8, 64, 256, 1 << 20
 # Larger splits have no lengths and origins. While a dataset is prepared, one process holds these of all its records.
 MOST_RECORDS = 1 << 24
 # The advice for a file that is missing or altered.
@@ -107,16 +107,16 @@ def strays(files: Iterable[str], manifest_shards: Iterable[str]) -> list[str]:
     return sorted(set(filter(is_shard, files)) - set(manifest_shards))
 
 
-def spacing(records: int) -> int:
+def records_per_page(records: int) -> int:
     """Return the number of records in a page of a split with `records` records: a power of two.
 
-    >>> [spacing(records) for records in (100, 100_000, 1_000_000, 2_000_000_000)]
+    >>> [records_per_page(records) for records in (100, 100_000, 1_000_000, 2_000_000_000)]
     [8, 16, 64, 256]
     """
-    page_capacity = min(_USUAL, records // _PAGES)
-    if records > _USUAL * _MOST_PAGES:
+    page_capacity = min(_USUAL_PAGE_RECORDS, records // _USUAL_PAGES)
+    if records > _USUAL_PAGE_RECORDS * _MOST_PAGES:
         page_capacity = min(_MAX_PAGE_RECORDS, records // _MOST_PAGES)
-    return 1 << (max(_FEWEST, page_capacity).bit_length() - 1)
+    return 1 << (max(_MIN_PAGE_RECORDS, page_capacity).bit_length() - 1)
 
 
 def page_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:

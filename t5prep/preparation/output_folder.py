@@ -185,9 +185,8 @@ def _refuse_foreign(out: str | Path, entries: set[str], new_identity: Identity) 
             words for name, words in facts.items() if getattr(existing_identity, name) != getattr(new_identity, name)
         ]
         if differences := [*settings.differences(existing_identity.settings, new_identity.settings), *differences]:
-            instead = (
-                "remove the dataset." if gcs.is_gs(out) else "replace the dataset: --overwrite"
-            )  # nothing in a bucket can be renamed
+            # A folder in a bucket cannot be renamed, so --overwrite cannot replace it.
+            instead = "remove the dataset." if gcs.is_gs(out) else "replace the dataset: --overwrite"
             raise OutputError(
                 f"{out} holds another dataset (task {dataset.settings.task}, {dataset.records:,} records), prepared with "
                 f"{', '.join(differences)}. Choose another --out, or {instead}",
@@ -286,10 +285,10 @@ def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
             "there. Wait for it, or choose another --out.",
             code="output.locked",
         )
-    if strangers := [name for name in entries if not is_of_dataset(name)]:
+    if foreign_files := [name for name in entries if not is_of_dataset(name)]:
         raise OutputError(
-            f"--overwrite cannot replace {out}, because it contains {strangers[0]}, which is not part of "
-            f"a dataset. Move {strangers[0]} away, or choose another --out.",
+            f"--overwrite cannot replace {out}, because it contains {foreign_files[0]}, which is not part of "
+            f"a dataset. Move {foreign_files[0]} away, or choose another --out.",
             code="output.foreign-file",
         )
     return True

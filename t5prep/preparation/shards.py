@@ -117,7 +117,7 @@ def plan_shards(
                 preceding_split for preceding_split in sorted(records) if _order(preceding_split) < _order(split)
             )
         )
-        every = shard_files.spacing(records[split])
+        every = shard_files.records_per_page(records[split])
         measured = records[split] <= shard_files.MOST_RECORDS
         specs += [
             ShardSpec(split, number, count, sizes[split] // count, preceding_splits, every, measured)

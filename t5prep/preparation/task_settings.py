@@ -516,9 +516,8 @@ def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> di
     different, numbers = np.zeros(0), np.zeros(0, np.int64)
     for part in draws:
         unique_draws, often = np.unique(part, return_counts=True)
-        overlap_count = int(
-            len(different) > 0 and unique_draws[0] == different[-1]
-        )  # equal draws that stand in two parts
+        # 1 if the last draw of the part before this one occurs in this part too.
+        overlap_count = int(len(different) > 0 and unique_draws[0] == different[-1])
         numbers[-1:] += often[:overlap_count].sum()
         different, numbers = (
             np.append(different[-1:], unique_draws[overlap_count:]),

@@ -152,9 +152,8 @@ class Explorer:
         column = query.sort.removeprefix("-")
         if column in rows.column_names:
             values = rows[column].to_numpy()[numbers].astype(np.float64)
-            order = np.argsort(
-                -values if query.sort.startswith("-") else values, kind="stable"
-            )  # nulls are NaN here, and last
+            # Nulls are NaN here, which argsort puts last.
+            order = np.argsort(-values if query.sort.startswith("-") else values, kind="stable")
             numbers = numbers[order]
         return numbers
 

@@ -93,9 +93,8 @@ class BpeTokenizer(EncoderTokenizer):
         # used in a T5, so they do not count for the size.
         used = [*pieces.values(), *(id for text, id in ids.items() if text not in GEMMA_SPECIAL)]
         self.vocab_size = self.size = self.padded_size = 1 + max(used)
-        if encoder_tokenizer.frame_of(
-            document
-        ):  # as in CodeT5's training, targets have RoBERTa's <s> and </s> around them too
+        # As in CodeT5's training, targets too have RoBERTa's <s> and </s> around them.
+        if encoder_tokenizer.frame_of(document):
             self.frame_of_targets = Frame(self.frame.first, (), self.frame.last)
 
     def sentinel(self, number: int) -> int:

@@ -317,9 +317,8 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             document = json.loads(content)
             return with_added(content, document, files)[0] if is_encoders or frame_of(document) else None
         if WORDS in files.names:
-            lines = (
-                files.read(WORDS).decode().removesuffix("\n").split("\n")
-            )  # splitlines would cut pieces such as U+2028
+            # `splitlines` would cut pieces such as U+2028.
+            lines = files.read(WORDS).decode().removesuffix("\n").split("\n")
             return _complete(word_pieces([line.removesuffix("\r") for line in lines], config), files)
         if {PAIRS, MERGES} <= files.names:
             return of_pairs(files, config)

@@ -109,9 +109,8 @@ def _train(
         # Imported here, so that a run that pushes nothing starts without it.
         from t5prep.training.publish.pushes import CheckpointPushes
 
-        pushes = CheckpointPushes(
-            config.out, repo=config.push
-        )  # fails here, before any step, if the Hub refuses the token
+        # This fails before any step if the Hub refuses the token.
+        pushes = CheckpointPushes(config.out, repo=config.push)
     say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──

@@ -56,7 +56,12 @@ def lines(*, rounds: int = 3, steps: int = 300, records: int = 100_000, shards: 
     from t5prep.training.data.open_datasets import open_splits
 
     with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), {"train": [records // shards] * shards}, length=LENGTH, every=shard_files.spacing(records))
+        write(
+            Path(folder),
+            {"train": [records // shards] * shards},
+            length=LENGTH,
+            every=shard_files.records_per_page(records),
+        )
         files = sorted(str(path) for path in Path(folder).glob("train*"))
         pairs = {
             "numpy arrays, as the trainer reads": (

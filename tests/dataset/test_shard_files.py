@@ -92,9 +92,9 @@ def test_an_index_of_other_shards_is_refused(data: Path, tmp_path: Path) -> None
 def test_the_index_stays_small() -> None:
     """16,384 shards of 128 MB with records of 512 tokens: an index of 32 MB for two terabytes."""
     records = 16_384 * (128 << 20) // 1100
-    assert 4 * records / shard_files.spacing(records) < 33 << 20
+    assert 4 * records / shard_files.records_per_page(records) < 33 << 20
     counts = [10**power for power in range(3, 10)]
-    spacings = [shard_files.spacing(count) for count in counts]
+    spacings = [shard_files.records_per_page(count) for count in counts]
     assert spacings == sorted(spacings)
     assert all(spacing & (spacing - 1) == 0 for spacing in spacings)
 

@@ -43,9 +43,8 @@ def cost_of_padding(opened: Sequence[DatasetSplit], shares: Sequence[float]) -> 
     if len(set(lengths)) == 1:
         return ""
     tokens = [sum(pair) for pair in lengths]
-    factor = max(tokens) / math.fsum(
-        map(operator.mul, tokens, shares)
-    )  # the mean factor by which padding lengthens a row
+    # The mean factor by which padding lengthens a row.
+    factor = max(tokens) / math.fsum(map(operator.mul, tokens, shares))
     longest = " + ".join(str(max(side)) for side in zip(*lengths, strict=True))
     return (
         f"The datasets have rows of {', '.join(f'{a} + {b}' for a, b in lengths)} tokens, and all are padded to {longest}: "

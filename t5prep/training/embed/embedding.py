@@ -99,7 +99,7 @@ class Embedding:
         source = sources.resolve(source) if isinstance(source, str) else source
         files = run.files_of(model)
         recipe = sentence_recipe.read(files) if files else None
-        output, self._recipe = _choose(model, recipe, options.vectors)
+        output, self._recipe = _choose_pooling(model, recipe, options.vectors)
         opened = run.open_model(files or model, checkpoint=options.model.checkpoint, encoder=True)
         manifest = prediction_inputs.choose(opened.manifests, name=options.rows.task)
         texts = options.column or ("" if manifest else prediction_inputs.INPUT)
@@ -142,10 +142,10 @@ class Embedding:
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
+        """Return the encoder that makes the vectors, compiled when it is first used."""
         output = self.output
-        if (
-            self._recipe and self._recipe.has_matrices
-        ):  # `SentenceRecipe.finish` needs float32, and normalizes afterwards
+        # The recipe's Dense layers need float32, and normalize their result.
+        if self._recipe and self._recipe.has_matrices:
             output = dataclasses.replace(output, dtype="float32", normalize=False)
         return Encoder(self._opened, output, self._options, tokenizer=self._words)
 
@@ -325,7 +325,7 @@ class Embedding:
         }
 
 
-def _choose(
+def _choose_pooling(
     model: str, recipe: SentenceRecipe | None, output: VectorOptions
 ) -> tuple[VectorOptions, SentenceRecipe | None]:
     """Return the options with "auto" pooling resolved, and the recipe if it applies, else None.
@@ -344,7 +344,8 @@ def _choose(
                 "Choose a pooling: --pooling mean (or first, none)",
                 code="model.unsupported-pooling",
             )
-        return dataclasses.replace(output, pooling=recipe.pooling, normalize=None in recipe.after_pooling), recipe
+        normalizes = None in recipe.after_pooling  # None stands for the step Normalize
+        return dataclasses.replace(output, pooling=recipe.pooling, normalize=normalizes), recipe
     say(
         f"The model {model} has its own recipe: {recipe.words()}. --pooling replaces it, so the vectors differ. "
         "To apply the recipe, remove --pooling."

@@ -310,28 +310,31 @@ def loop_over_layers(
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             def backward(
-                step: tf.Tensor, of_x: tf.Tensor, of_shared: list[tf.Tensor], arrays: list[tf.TensorArray]
+                step: tf.Tensor, upstream: tf.Tensor, shared_sums: list[tf.Tensor], arrays: list[tf.TensorArray]
             ) -> tuple[tf.Tensor, ...]:
+                """Compute the gradients of one layer, from the last layer to the first. `upstream` is that of its output."""
                 number = layers - 1 - step
                 inputs = (layer_inputs[number], list(shared), name_values([array.read(number) for array in arrays]))
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(inputs)
                     y = layer(*inputs, number)
                 zero = tf.UnconnectedGradients.ZERO
-                of_x, shared_gradients, of_own = tape.gradient(
-                    y, inputs, output_gradients=of_x, unconnected_gradients=zero
+                x_gradient, shared_gradients, weight_gradients = tape.gradient(
+                    y, inputs, output_gradients=upstream, unconnected_gradients=zero
                 )
-                of_shared = [total + part for total, part in zip(of_shared, shared_gradients, strict=True)]
+                shared_sums = [total + part for total, part in zip(shared_sums, shared_gradients, strict=True)]
                 # These weights are not read again: write their gradients in their place.
-                arrays = [array.write(number, of_own[name]) for array, name in zip(arrays, names, strict=True)]
-                return step + 1, of_x, of_shared, arrays
+                arrays = [
+                    array.write(number, weight_gradients[name]) for array, name in zip(arrays, names, strict=True)
+                ]
+                return step + 1, x_gradient, shared_sums, arrays
 
             arrays = [array_of(value) for value in values]
             begin = (0, upstream, [tf.zeros_like(tensor) for tensor in shared], arrays)
-            _, of_x, of_shared, arrays = tf.while_loop(
+            _, x_gradient, shared_sums, arrays = tf.while_loop(
                 lambda step, *_: step < layers, backward, begin, maximum_iterations=layers
             )
-            return of_x, of_shared, [array.stack() for array in arrays]
+            return x_gradient, shared_sums, [array.stack() for array in arrays]
 
         return y, gradient
 

@@ -62,9 +62,8 @@ def forward(
         self_mask &= same_segment(label_segments, label_segments)
     if config.traits.rotations and label_segments is not None:
         earlier = self_mask & near(ids, length, -1)
-        positions = tf.reduce_sum(
-            tf.cast(earlier[:, 0], tf.int32), axis=-1
-        )  # of each token in its packed example, from 0
+        # The position of each token in its packed example, from 0.
+        positions = tf.reduce_sum(tf.cast(earlier[:, 0], tf.int32), axis=-1)
     cross = token_mask(batch["attention_mask"], segments, queries=label_segments)
     spans = _attention_spans(config, ids, self_mask, window=config.traits.decoder_window, positions=positions)
     if config.traits.merged:

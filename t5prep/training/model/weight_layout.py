@@ -206,10 +206,9 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
 
 
 def _add_stack(model_layouts: Layouts, config: ModelConfig, stack: str, inside: str) -> None:
-    width, inner = (
-        config.d_model,
-        config.num_heads * config.d_kv,
-    )  # may differ: T5-11B's inner width is 16 times d_model
+    """Add the variables of `stack`, "encoder" or "decoder"; the names of its tensors begin with `inside`."""
+    width = config.d_model
+    inner = config.num_heads * config.d_kv  # T5-11B's is 16 times d_model
     self_attention, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
     last = 1 + len(cross)
     dense, biases = f"{last}.DenseReluDense", f"{self_attention}.relative_attention_bias"

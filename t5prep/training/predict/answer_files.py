@@ -242,9 +242,8 @@ class AnswerFile:
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
             os.fsync(self._file.fileno())
-            with contextlib.suppress(
-                T5prepError
-            ):  # without a cache, the same command finds the file and refuses to replace it
+            # Without a cache, the same command finds the file and refuses to replace it.
+            with contextlib.suppress(T5prepError):
                 version = paths.version(str(self._text))
                 cache, name = _cache_of(self._path, version=version, identity=self._identity)
                 cache.put(name, json.dumps(counts).encode())

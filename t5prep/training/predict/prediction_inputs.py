@@ -74,7 +74,7 @@ class QuestionBuilder:
         id_value = record.get(self.id_column) if self.id_column else None
         id = default_id if id_value in (None, "") else str(id_value)
         values = rows.with_paths(record, names)
-        # A task reads texts. Rows that become inputs unchanged may have any value.
+        # Only an unchanged row may hold a list of texts.
         if self.name and (reason := rows.not_text(values, names)):
             return Question(id, None, reason, record)
         try:

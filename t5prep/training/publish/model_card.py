@@ -40,7 +40,11 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
     `licence` is the Hub's name of the model's licence; "" for the base model's licence, if that is known.
     """
     parts = [header(model, name=name, licence=licence), f"# {name}", _describe_model(model)]
-    parts += ["## How to ask it", *(_inputs(model, dataset) for dataset in model.manifests)] if model.manifests else []
+    parts += (
+        ["## How to ask it", *(_describe_inputs(model, dataset) for dataset in model.manifests)]
+        if model.manifests
+        else []
+    )
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
     if model.state:
         metrics, split = _metrics(model), model.state.config.get("eval_split", "validation")
@@ -120,7 +124,7 @@ model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained({json.du
 ```"""
 
 
-def _inputs(model: Model, dataset: Manifest) -> str:
+def _describe_inputs(model: Model, dataset: Manifest) -> str:
     """Return the section on inputs of a dataset: its template, its filters, and the command that makes such inputs."""
     chosen, prompt = dataset.settings, prediction_inputs.prompt_of(model, dataset)
     sentences = [

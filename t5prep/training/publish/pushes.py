@@ -25,9 +25,8 @@ def push_best(name: str, *, repo: str, private: bool = False, logs: bool = False
     """
     if gcs.is_gs(name):
         gcs.check_tensorflow_reaches(name)
-        gcs.objects(
-            checkpoints.folder(name)
-        )  # fails at once if the bucket cannot be read; TensorFlow retries for minutes
+        # This fails at once if the bucket cannot be read, but TensorFlow retries for minutes.
+        gcs.objects(checkpoints.folder(name))
     elif not (Path(name) / run.SETTINGS).is_file():
         raise UsageError(
             f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}", code="run.foreign-folder"

@@ -98,15 +98,15 @@ def _ways(config: TrainConfig, device_memory: DeviceMemory, *, activations: int 
     room = capacity - state if capacity else math.inf
 
     def fits(share: float, extra_bytes: int = 0) -> bool:
+        """Check whether this share of the activations fits, with `extra_bytes`."""
         return room > 0 and (activations is None or activations * share + extra_bytes <= room)
 
     ways = []
     parts = config.accumulate
     while device_memory.rows % (parts * 2) == 0:
         parts *= 2
-        if fits(
-            config.accumulate / parts, extra_bytes=device_memory.weights
-        ):  # `extra_bytes` is the sum of the parts' gradients
+        # The sum of the parts' gradients needs the bytes of the weights once more.
+        if fits(config.accumulate / parts, extra_bytes=device_memory.weights):
             ways.append(f"--set accumulate={parts}")
             break
     if not config.remat and fits(REMAT_KEEPS):

@@ -48,7 +48,7 @@ def test_the_order_is_the_one_that_was_published():
 @pytest.mark.parametrize("global_batch", [1, 97, 128, 1000])
 @pytest.mark.parametrize("records", [10, 40_000, 3_000_000])
 def test_little_is_read_before_the_first_batch(global_batch, records):
-    every = shard_files.spacing(records)
+    every = shard_files.records_per_page(records)
     table = order.table(global_batch, records=records, every=every)
     assert table.lanes * table.width == global_batch
     # Three windows, because two are read ahead while the first batch is made, and the rest of a page for each lane.
@@ -60,7 +60,7 @@ def test_little_is_read_before_the_first_batch(global_batch, records):
 @pytest.mark.parametrize("global_batch", [8, 97, 128])
 def test_records_of_a_page_do_not_meet(global_batch, records):
     """A batch of up to 128 rows has one row of each lane, and each lane reads other pages."""
-    table = order.table(global_batch, records=records, every=shard_files.spacing(records))
+    table = order.table(global_batch, records=records, every=shard_files.records_per_page(records))
     assert (table.lanes, table.width) == (global_batch, 1)
 
 
