@@ -118,7 +118,7 @@ def _resolve_request(request: PrepareRequest) -> _ResolvedRequest:
     if "\0" in out:
         raise UsageError(
             f"--out {out!r} contains a NUL character, which is not allowed in folder names. Choose another name.",
-            code="output.invalid-name",
+            code="file.invalid-name",
         )
     loaded, definition = loading.load(request.tokenizer), request.definition
     settings, _, source = task_settings.decide(

@@ -28,11 +28,11 @@ CODES = {
     ),
     "bucket.missing-billing-project": (
         "Bucket is requester-pays and no billing project is set.",
-        "Export the billing project in the variable of the message.",
+        "Export the billing project, as the message shows.",
     ),
     "bucket.missing-permission": (
         "Account lacks a permission on the bucket.",
-        "Grant the role with the gcloud command of the message.",
+        "Grant the role with the gcloud command in the message.",
     ),
     "bucket.not-found": ("Bucket does not exist.", "Create the bucket, or correct its name."),
     "bucket.unavailable": ("Bucket cannot be reached.", "Run the same command again."),
@@ -105,7 +105,7 @@ CODES = {
         "Dataset has other classes than the model.",
         "Prepare the dataset that the model was trained for.",
     ),
-    "dataset.damaged": ("File of a dataset cannot be read or parsed.", "Run t5prep verify on the dataset."),
+    "dataset.damaged": ("File of a dataset cannot be parsed.", "Find the damaged file: t5prep verify DATA."),
     "dataset.empty-split": ("Split of the dataset holds no records.", "Name another split, or prepare more rows."),
     "dataset.folder-expected": (
         "Dataset path is a file instead of a directory.",
@@ -116,7 +116,6 @@ CODES = {
         "Prepare both datasets with the same tokenizer and lengths.",
     ),
     "dataset.invalid-manifest": ("Manifest is malformed or incomplete.", "Prepare the dataset again."),
-    "dataset.invalid-name": ("Dataset name contains a NUL character.", "Correct the name of the folder."),
     "dataset.missing-index": ("Dataset has no index of its records.", "Prepare the dataset again, into another --out."),
     "dataset.missing-lengths": ("Dataset records no histogram of lengths.", "Prepare the dataset again."),
     "dataset.missing-manifest": (
@@ -150,8 +149,8 @@ CODES = {
         "Prepare the dataset with the model's kind of target, or choose another model.",
     ),
     "dataset.tokenizer-mismatch": (
-        "Dataset was prepared with another tokenizer than the model's.",
-        "Prepare the dataset with the model's tokenizer: --tokenizer MODEL.",
+        "Dataset was prepared with another tokenizer than the model's or the one of --tokenizer.",
+        "Pass the dataset's tokenizer, or prepare the dataset with the model's: --tokenizer MODEL.",
     ),
     "dataset.tokenizer-unavailable": (
         "Tokenizer of the dataset cannot be loaded.",
@@ -170,7 +169,7 @@ CODES = {
         "Raise the limit: ulimit -v unlimited.",
     ),
     "device.cpu-count-conflict": (
-        "JAX has another number of CPU devices than the requested one.",
+        "JAX was started with another number of CPU devices than requested.",
         "Start a new process, or change XLA_FLAGS.",
     ),
     "device.failure": (
@@ -183,15 +182,15 @@ CODES = {
         "Choose a multiple that the message suggests.",
     ),
     "device.indivisible-shard": (
-        "Number of devices is not a multiple of shard.",
-        "Choose a divisor of the number of devices.",
+        "Number of devices is not a multiple of the setting `shard`.",
+        "Set shard to a divisor of the number of devices.",
     ),
     "device.insufficient-memory": (
         "Program needs more memory than the device has.",
         "Use a smaller batch, a memory-saving setting, or larger devices; see t5prep plan.",
     ),
     "device.invalid-size": (
-        "TPU type is not offered in this number of cores.",
+        "TPU type is not offered with this number of cores.",
         "Choose a size that exists, such as v5e-8.",
     ),
     "device.missing-tpu": ("Machine has no TPU.", "Run the command on a TPU VM, or remove --tpu."),
@@ -221,7 +220,10 @@ CODES = {
         "Name the encoding with --encoding.",
     ),
     "file.binary-content": ("File is binary data instead of text.", "Unpack or convert the file, or name its format."),
-    "file.damaged": ("Compressed, archive or Parquet file is damaged.", "Fetch the file again."),
+    "file.damaged": (
+        "Compressed, archive or Parquet file is damaged, or has another format than its name states.",
+        "Fetch the file again, or name its format with --format.",
+    ),
     "file.duplicate-member": (
         "Archive holds two members of the same name.",
         "Unpack the archive, keep one member, and name the directory.",
@@ -236,10 +238,9 @@ CODES = {
         "File is not a single valid JSON document.",
         "Correct the JSON, or convert the rows to JSON lines.",
     ),
-    "file.invalid-name": ("Name holds bytes that are not UTF-8.", "Rename the file, or type the name again."),
-    "file.invalid-parquet": (
-        "File is not a valid Parquet file.",
-        "Fetch the file again, or name its format with --format.",
+    "file.invalid-name": (
+        "Name of a file or folder holds a NUL character, or bytes that are not UTF-8.",
+        "Rename the file, or choose another name.",
     ),
     "file.missing-header": ("File is empty or has no header line.", "Add a header line that names the columns."),
     "file.missing-records": ("JSON document has no rows at the --records path.", "Correct the --records path."),
@@ -249,11 +250,11 @@ CODES = {
     ),
     "file.oversized-archive": (
         "Archive unpacks beyond the limit for decompression bombs.",
-        "If trusted, raise the limit in the variable of the message.",
+        "If you trust the archive, raise the limit, as the message shows.",
     ),
     "file.oversized-document": (
-        "Single document exceeds the size limit.",
-        "Convert it to JSON lines, or use --format text.",
+        "JSON document or text exceeds the size limit.",
+        "Convert the file to JSON lines, or use --format text.",
     ),
     "file.redundant-columns": ("File has a header, and --columns repeats it.", "Omit --columns."),
     "file.unequal-lines": (
@@ -293,24 +294,24 @@ CODES = {
     "filter.missing-function": ("Filter's file has no function of this name.", "Name a function of the file."),
     "filter.missing-setting": (
         "Filter lacks a setting that it needs.",
-        "Give the setting: --filter 'pattern:drop=EXPRESSION'.",
+        "Give the setting, for example: --filter 'pattern:drop=EXPRESSION'.",
     ),
     "filter.unknown": ("No filter has this name.", "Name a filter that t5prep filter lists."),
     "filter.unknown-setting": (
-        "Filter has no such setting, or it is not NAME=VALUE.",
-        "Give a listed setting as NAME=VALUE.",
+        "Filter has no setting of this name, or the setting is not written as NAME=VALUE.",
+        "Give a setting that t5prep filter lists, as NAME=VALUE.",
     ),
     "filter.unreadable": ("File of a filter cannot be read.", "Restore the file, or make it readable."),
     "hub.access-denied": (
-        "Hub denies access: token is invalid or lacks rights.",
-        "Log in with a token that may read it.",
+        "Hub denies access, because the token is invalid or lacks rights.",
+        "Log in with a token that can read the repository.",
     ),
     "hub.concurrent-change": ("Repository changed during the download.", "Run the command again."),
     "hub.gated-repository": (
         "Repository is gated and its terms are not accepted.",
         "Accept its terms on the Hub, and log in.",
     ),
-    "hub.invalid-response": ("Hub endpoint does not answer like a Hub.", "Correct HF_ENDPOINT."),
+    "hub.invalid-response": ("Address in HF_ENDPOINT does not answer like a Hub.", "Correct or unset HF_ENDPOINT."),
     "hub.missing-login": ("User is not logged in to the Hub.", "Log in: hf auth login."),
     "hub.missing-permission": ("Token has no write access to the Hub repository.", "Use a token with write access."),
     "hub.not-found": ("Hub has no such repository, or it is private.", "Correct the name, or log in: hf auth login."),
@@ -323,11 +324,11 @@ CODES = {
     "hub.unknown-revision": ("Hub repository has no such revision.", "Name an existing branch, tag or commit."),
     "hub.upload-failure": (
         "Repository name is invalid, or the upload failed.",
-        "Correct the problem of the message, and push again.",
+        "Correct the problem that the message states, and push again.",
     ),
     "install.extra-missing": (
         "Optional dependency is not installed.",
-        "Install the extra with the command of the message.",
+        "Install the extra with the command in the message.",
     ),
     "install.incompatible-version": (
         "Installed version of a package is incompatible.",
@@ -353,9 +354,11 @@ CODES = {
     ),
     "kaggle.invalid-response": ("Response does not come from Kaggle's API.", "Check for a proxy or a sign-in page."),
     "kaggle.missing-credentials": ("Kaggle dataset is not visible without credentials.", "Save a Kaggle API token."),
-    "kaggle.not-found": ("Kaggle has no such dataset, version or file.", "Correct the name of the dataset."),
+    "kaggle.not-found": (
+        "Kaggle has no such dataset, version or file.",
+        "Correct the name or the version of the dataset.",
+    ),
     "kaggle.unavailable": ("Kaggle or its file host refuses the request.", "Run the command again later."),
-    "kaggle.unknown-version": ("Version is newer than the latest on Kaggle.", "Name an existing version."),
     "model.dataset-folder": (
         "Path is a prepared dataset, not a model.",
         "Pass a run, an exported model or a Hub name.",
@@ -368,11 +371,11 @@ CODES = {
         "Prepare the data with --marker none and without --keep-newlines.",
     ),
     "model.not-found": (
-        "Name is no run, model directory, known model or Hub model.",
+        "No run, model directory, known model or Hub model has this name.",
         "Correct the name, or pass a directory with config.json.",
     ),
     "model.short-positions": (
-        "Inputs are longer than the model's positions.",
+        "Inputs are longer than the model allows.",
         "Prepare the data with a smaller --input-length.",
     ),
     "model.unknown-type": ("Model is of a type that cannot be trained.", "Choose a model of a listed type."),
@@ -390,7 +393,7 @@ CODES = {
         "Choose a BERT, RoBERTa or ModernBERT.",
     ),
     "model.untied-embeddings": (
-        "Model's mask head has a matrix other than its embeddings.",
+        "Model's mask head has a matrix of its own instead of the embeddings.",
         "Choose a model with tied embeddings.",
     ),
     "option.conflict": ("Options exclude each other.", "Omit one of the options."),
@@ -399,7 +402,7 @@ CODES = {
         "Choose shorter inputs, a lower noise density or a longer mean span.",
     ),
     "option.inapplicable": (
-        "Option has no effect or is invalid here (task, file, model, dataset).",
+        "Option or its value cannot apply to this task, file, model or dataset.",
         "Omit the option, or choose the value that the message names.",
     ),
     "option.invalid-encoding": (
@@ -415,19 +418,19 @@ CODES = {
         "Unset the variable, or correct its value.",
     ),
     "option.inverted-range": ("Minimum is above the maximum.", "Lower the minimum, or raise the maximum."),
-    "option.malformed": ("Value of an option has a wrong type or form.", "Write the value in the form of the example."),
+    "option.malformed": ("Value of an option has a wrong type or form.", "Write the value as the message shows."),
     "option.misplaced": ("Option stands before the task name.", "Put the option after the task name."),
-    "option.missing": ("Required option or argument is missing.", "Add the option of the message."),
+    "option.missing": ("Required option or argument is missing.", "Add the option or argument that the message names."),
     "option.missing-prerequisite": (
-        "Option requires another option or another value of it.",
-        "Add the prerequisite, or omit the option.",
+        "Option requires another option, or another value of one.",
+        "Add what the message names, or omit the option.",
     ),
     "option.out-of-range": (
         "Value is outside of the allowed range.",
-        "Choose a value within the bounds of the message.",
+        "Choose a value within the bounds in the message.",
     ),
     "option.port-unavailable": ("Server cannot listen on the port.", "Choose another --port."),
-    "option.repeated": ("Option or value occurs more than once.", "Give it once."),
+    "option.repeated": ("Option or value occurs more than once.", "Give the option or value once."),
     "option.unexpected-argument": ("Argument belongs to no option.", "Quote globs, and put options of Beam after --."),
     "option.unknown": ("Option does not exist.", "Choose an option that the message lists."),
     "option.unknown-choice": ("Value is not among the choices.", "Choose a value that the message lists."),
@@ -444,24 +447,23 @@ CODES = {
         "Output holds a result that was made with other settings.",
         "Give the same settings, choose another --out, or replace it (--overwrite, --fresh).",
     ),
-    "output.directory": ("Output path is a directory, and a file is needed.", "Name a file in the directory."),
-    "output.exists": ("Output exists.", "Choose another --out, or delete it."),
+    "output.directory": ("Output is a directory instead of a file.", "Name a file in the directory."),
+    "output.exists": ("File or folder of the output exists.", "Choose another --out, or delete the existing one."),
     "output.file-size-limit": ("`ulimit -f` allows no larger file.", "Raise the limit: ulimit -f unlimited."),
     "output.foreign-file": (
         "Output holds a file that t5prep did not write.",
         "Choose another output, or move the file.",
     ),
     "output.inside-source": ("Output folder lies inside the source.", "Choose an --out outside of the source."),
-    "output.invalid-name": ("Output path contains a NUL character.", "Choose another name."),
     "output.link-loop": ("Output is a symbolic link that leads to itself.", "Choose another --out."),
     "output.locked": (
-        "Another process writes the output, or was killed there.",
+        "Another process is writing the output, or was killed while it wrote.",
         "Wait for it, or choose another output.",
     ),
     "output.no-space": ("Disk of the output is full.", "Free some space, or choose another output."),
     "output.rename-failure": (
         "Finished folder cannot be renamed to the output.",
-        "Rename the folder of the message manually.",
+        "Rename the folder by hand, as the message shows.",
     ),
     "output.root-folder": ("Output is the root of the disk.", "Choose a subfolder for --out."),
     "output.scratch-altered": (
@@ -471,7 +473,7 @@ CODES = {
     "output.source-overwrite": ("Output would replace the source of the dataset.", "Name another output file."),
     "output.temporary-folder-unwritable": (
         "Temporary folder has no room for the texts.",
-        "Set TMPDIR to another folder.",
+        "Free some space, or set TMPDIR to another folder.",
     ),
     "output.unknown-format": (
         "Output file name does not indicate a format.",
@@ -497,8 +499,8 @@ CODES = {
         "Use fewer workers and a smaller budget: --workers 1 --memory 1GiB.",
     ),
     "pipeline.row-count-mismatch": (
-        "Row counts do not balance, by a defect of t5prep.",
-        "Report the defect with the message and the file.",
+        "Row counts do not add up, which is a bug of t5prep.",
+        "Report the bug with the message and the file.",
     ),
     "pipeline.unguarded-script": (
         "Worker processes import a script that calls t5prep without a guard.",
@@ -508,9 +510,9 @@ CODES = {
         "TPU compiler ended without a result.",
         "Choose a smaller --batch, or a machine with more memory.",
     ),
-    "plan.oversized-model": ("Weights exceed the memory of the largest TPU.", "Fetch config.json again."),
+    "plan.oversized-model": ("Weights exceed the memory of the largest TPU.", "Correct the sizes in config.json."),
     "plan.oversized-step": (
-        "Step needs more computation than any TPU can do.",
+        "One step needs more computation than any TPU can do.",
         "Choose a smaller --batch or --input-length.",
     ),
     "plan.packed-dataset": ("Lengths cannot be planned from a packed dataset.", "Name a dataset with another layout."),
@@ -519,12 +521,16 @@ CODES = {
         "Use --input-length instead of --lengths.",
     ),
     "plan.unsupported-topology": ("TPU compiler does not know the topology.", "Choose another --tpu."),
-    "recipe.invalid-encoding": ("Recipe is not UTF-8 text.", "Save the recipe as UTF-8."),
-    "recipe.invalid-toml": ("Recipe is not valid TOML.", "Correct the TOML of the recipe."),
-    "recipe.oversized": ("Recipe is too large, or has a line of too many dots.", "Name a TOML file of settings."),
+    "recipe.invalid-toml": (
+        "Recipe is not TOML in UTF-8, or is too large for a list of settings.",
+        "Correct the recipe, or name a TOML file of settings.",
+    ),
     "recipe.unknown": ("No built-in recipe has this name.", "Name a listed recipe, or a file that ends in .toml."),
     "recipe.unreadable": ("Recipe cannot be read.", "Check the recipe's path and permissions."),
-    "row.example-missing": ("No row of the source makes an example.", "Correct the problem of the first row."),
+    "row.example-missing": (
+        "No row of the source makes an example.",
+        "Correct the rows or the options, by the reasons in the message.",
+    ),
     "row.missing": ("Source or list of rows is empty.", "Name a file with rows, or give at least one text or dict."),
     "row.missing-column-names": (
         "Rows are plain texts without column names.",
@@ -547,21 +553,18 @@ CODES = {
     ),
     "run.no-checkpoint": ("Run has no checkpoint yet.", "Wait for the first checkpoint, or start the training again."),
     "run.not-found": ("Run does not exist.", "Correct the path, or train the run."),
-    "run.unreadable": ("Training run cannot be read.", "Name a training run."),
+    "run.unreadable": ("File of a run cannot be read.", "Restore the file, or name another run."),
     "run.unreadable-logs": (
         "TensorBoard logs of the run cannot be copied.",
         "Check the logs' permissions, and the space for the copy.",
     ),
     "setting.conflict": ("Setting excludes another setting or a kind of data.", "Remove one of the two."),
-    "setting.inapplicable": ("Setting has no effect with these other settings or data.", "Remove the setting."),
+    "setting.inapplicable": ("Setting has no effect with the other settings or the data.", "Remove the setting."),
     "setting.invalid-rates": (
-        "Rates are not one large enough positive number for each dataset.",
+        "Number of rates differs from the number of datasets, or a rate is too small.",
         "Give one positive rate for each dataset.",
     ),
-    "setting.malformed": (
-        "Value of a setting has a wrong type or form.",
-        "Write the value in the form of the example.",
-    ),
+    "setting.malformed": ("Value of a setting has a wrong type or form.", "Write the value as the message shows."),
     "setting.missing-bucket": ("Records fit into none of the buckets.", "Add a bucket of the longest record's size."),
     "setting.missing-length": ("Length of training is not set.", "Set epochs or steps: --set epochs=3."),
     "setting.missing-value": ("Setting has no value.", "Write --set KEY=VALUE."),
@@ -570,7 +573,10 @@ CODES = {
         "Largest bucket is longer than the dataset's rows.",
         "Choose buckets that fit: t5prep plan --lengths.",
     ),
-    "setting.rare-bucket": ("First batches contain none of the longest bucket.", "Remove buckets to check a step."),
+    "setting.rare-bucket": (
+        "None of the first batches has the length of the longest bucket.",
+        "Check the step without buckets.",
+    ),
     "setting.unavailable-metric": (
         "Evaluation does not compute the metric that selects the best checkpoint.",
         "Choose a listed metric or auto, or generate answers.",
@@ -589,7 +595,7 @@ CODES = {
         "Two addresses differ only in secret values.",
         "Download one file, and name the local copy.",
     ),
-    "source.ambiguous-config": ("Dataset has several configs and no choice.", "Choose a config: SOURCE#CONFIG."),
+    "source.ambiguous-config": ("Dataset has several configs, and none is chosen.", "Choose a config: SOURCE#CONFIG."),
     "source.broken-link": ("Source contains a link to a missing file.", "Remove the link, or restore its file."),
     "source.card-conflict": ("Dataset cards of the sources contradict each other.", "Prepare each source separately."),
     "source.concurrent-change": (
@@ -607,20 +613,16 @@ CODES = {
     ),
     "source.duplicate-name": ("Two source files share a name.", "Rename one of the files."),
     "source.files-missing": (
-        "Source has no readable file, or no file matches.",
-        "Correct the pattern, or name another source.",
+        "Source has no file that rows can be read from, or its pattern matches none.",
+        "Name another source, correct the pattern, or skip fewer files.",
     ),
     "source.insecure-redirect": ("Host redirects from https to http.", "Name the final https address."),
-    "source.invalid-address": (
-        "Address of the source is malformed.",
-        "Write the address as in the example of the message.",
-    ),
+    "source.invalid-address": ("Address of the source is malformed.", "Write the address as the message shows."),
     "source.invalid-card": (
         "Metadata of the dataset card is malformed or unsupported.",
         "Name the splits with --split-files, or correct the card.",
     ),
     "source.invalid-glob": ("Glob pattern is malformed.", "Correct the glob pattern."),
-    "source.invalid-name": ("Source file name is not UTF-8.", "Rename the file."),
     "source.invalid-response": ("Host sends an invalid or oversized response.", "Check for a proxy or a sign-in page."),
     "source.invalid-token": ("Token has a character that no token has.", "Copy the token again."),
     "source.missing-pair": ("File of a line pair has no counterpart.", "Name the folder, or both files by a glob."),
@@ -640,25 +642,28 @@ CODES = {
     "source.request-refused": ("Host refuses the request.", "Check the address in a browser, or download the file."),
     "source.special-file": ("Source is a pipe or device instead of a file.", "Save the stream to a file."),
     "source.stdin-closed": ("Standard input is closed.", "Pipe the rows into the command, or name a file."),
-    "source.unavailable": ("Host cannot be reached, or fails repeatedly.", "Run again later; it resumes."),
+    "source.unavailable": (
+        "Host cannot be reached, or fails repeatedly.",
+        "Run the same command again later; downloads resume.",
+    ),
     "source.unknown-config": ("Dataset has no such config.", "Name an existing config, or omit #CONFIG."),
     "source.unknown-scheme": ("Scheme of the source is unknown.", "Name a file, or a scheme that the message lists."),
     "source.unmatched-pattern": (
-        "No file of the source matches the pattern.",
-        "Choose a pattern that matches a listed file.",
+        "Pattern of --skip-files or --split-files matches no file.",
+        "Choose a pattern that matches a file in the message.",
     ),
     "source.unreadable": ("Source file or directory cannot be read.", "Make it readable, or exclude it by a glob."),
     "source.unsupported-host": ("Host ignores required HTTP features.", "Download the file, and name the local copy."),
     "source.untrusted-address": (
-        "Manifest names a source that this user never read.",
-        "If trusted, name it with --source.",
+        "Manifest names a source that this user has never read.",
+        "If you trust the source, name it with --source.",
     ),
     "source.web-page": (
         "Host sends a web page instead of data.",
         "Open the address in a browser, or download the file.",
     ),
     "split.ambiguous": (
-        "Names of files or cards indicate splits inconsistently.",
+        "File names or dataset cards assign files to splits in contradictory ways.",
         "Name the splits with --split-files.",
     ),
     "split.insufficient-rows": ("Requested split size leaves too few rows.", "Choose fewer rows for the split."),
@@ -721,10 +726,6 @@ CODES = {
         "Write the same value in both files.",
     ),
     "tokenizer.damaged": ("File of the tokenizer is malformed.", "Fetch the tokenizer again."),
-    "tokenizer.dataset-mismatch": (
-        "Tokenizer differs from the tokenizer of the dataset.",
-        "Pass the dataset's tokenizer: --tokenizer PATH.",
-    ),
     "tokenizer.duplicate-sentinels": (
         "SentencePiece model has sentinels, and tokenizer_config.json adds more.",
         'Write "extra_ids": 0, and remove <extra_id_…>.',
@@ -738,7 +739,7 @@ CODES = {
         "Remove the file that the model was not trained with.",
     ),
     "tokenizer.inconsistent-ids": (
-        "Files of the tokenizer give different or impossible ids to a token.",
+        "Tokenizer's files give a token two ids, or an id that it cannot have.",
         "Save the tokenizer again with the library that made it.",
     ),
     "tokenizer.indistinct-classes": ("Two class names have identical tokens.", "Rename the classes with --label-map."),
@@ -815,7 +816,7 @@ CODES = {
         "Fetch weights and config.json again, or merge the adapters.",
     ),
     "weights.unpublished": (
-        "Model shape has no published weights.",
+        "No weights are published for this model.",
         "Train with random weights: --set weights=random.",
     ),
     "weights.unsafe-pickle": (

@@ -553,7 +553,7 @@ def load(data: str | Path) -> Manifest:
         raise DatasetError(
             f"{str(data)!r} is not a dataset, because a folder name cannot contain a NUL character. Name "
             "another folder.",
-            code="dataset.invalid-name",
+            code="file.invalid-name",
         ) from None
 
 

@@ -77,7 +77,7 @@ class Dataset:
                 f"{vocabulary.name} is not the tokenizer of this dataset (SHA-256 {vocabulary.sha256[:12]}…, "
                 f"but the dataset needs {described.sha256[:12]}…). Pass the tokenizer of the dataset: "
                 "--tokenizer PATH",
-                code="tokenizer.dataset-mismatch",
+                code="dataset.tokenizer-mismatch",
             )
         return vocabulary
 

@@ -60,7 +60,7 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
             code="column.invalid-name",
         ) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise SourceError(f"{name} is not a Parquet file ({error}).", code="file.invalid-parquet") from error
+        raise SourceError(f"{name} is not a Parquet file ({error}).", code="file.damaged") from error
     groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
     if sum(group.num_rows for group in groups) != opened.metadata.num_rows:
         raise SourceError(

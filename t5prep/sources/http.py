@@ -478,7 +478,9 @@ class Download:
                 )
             first = False
             out.write(chunk)
-            if out.tell() >= self._highest_offset + _PROGRESS:  # a host that always restarts from zero makes no progress
+            if (
+                out.tell() >= self._highest_offset + _PROGRESS
+            ):  # a host that always restarts from zero makes no progress
                 self._highest_offset = out.tell()
                 retries.failed = 0
             bar.add(bytes=len(chunk))

@@ -40,7 +40,7 @@ def resolve(location: SourceLocation, *, include: Sequence[str], progress: bool 
     if latest and version > latest:
         raise SourceError(
             f"{location.uri} names a version that does not exist. Use version {latest} or an earlier one.",
-            code="kaggle.unknown-version",
+            code="kaggle.not-found",
         )
     request |= {"datasetVersionNumber": version, **({"fileName": location.part} if location.part else {})}
     try:

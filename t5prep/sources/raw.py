@@ -255,7 +255,7 @@ def checked(
             installation.check_names_are_utf8()
             raise SourceError(
                 f"The name {escaped_name} is not UTF-8, so a manifest cannot record it. Rename the file.",
-                code="source.invalid-name",
+                code="file.invalid-name",
             ) from None
     if not ordered:
         sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"

@@ -147,7 +147,7 @@ def test_sources_that_hold_nothing(tmp_path: Path) -> None:
     refused("row.example-missing", reason, command=build_so_quality_line(bad, out))
     fake = tmp_path / "fake.parquet"
     fake.write_bytes(b"no parquet")
-    refused("file.invalid-parquet", "fake.parquet", command=t2t(fake, out, *COLUMNS))
+    refused("file.damaged", "fake.parquet", command=t2t(fake, out, *COLUMNS))
     broken = tmp_path / "broken.csv.gz"
     broken.write_bytes(gzip.compress(b"q,a\n" + b"1,x\n" * 9999)[:-40])
     refused("file.damaged", "broken.csv.gz", command=t2t(broken, out, *COLUMNS))

@@ -135,9 +135,9 @@ def test_a_limit_of_file_sizes_is_named(tmp_path: Path) -> None:
 def test_a_nul_in_a_name_is_refused(tmp_path: Path) -> None:
     import t5prep
 
-    with raises(UsageError, "output.invalid-name"):
+    with raises(UsageError, "file.invalid-name"):
         t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out=f"{tmp_path}/a\0b", workers=0)
-    with raises(T5prepError, "dataset.invalid-name"):
+    with raises(T5prepError, "file.invalid-name"):
         t5prep.load(f"{tmp_path}/a\0b")
 
 

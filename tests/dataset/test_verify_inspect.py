@@ -258,4 +258,4 @@ def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them()
 @pytest.mark.extra("seeds")
 def test_another_tokenizer_is_refused(data: Path, shared_data: Path) -> None:
     command = ("inspect", data, "--tokenizer", shared_data / "t5_tokenizer/spiece.model")
-    refused("tokenizer.dataset-mismatch", "spiece.model", command=command)
+    refused("dataset.tokenizer-mismatch", "spiece.model", command=command)

@@ -37,7 +37,7 @@ def test_a_version_and_one_file(internet: Internet, dataset: str):
     (file,) = resolve(f"{dataset}@9#valid.csv").files
     assert (file.name, open_stream(file).read()) == ("valid.csv", FILES["valid.csv"])
     assert file.checksum.startswith("md5:")
-    with raises(SourceError, "kaggle.unknown-version", "10"):
+    with raises(SourceError, "kaggle.not-found", "10"):
         resolve(f"{dataset}@11")
 
 

@@ -165,7 +165,7 @@ def test_a_name_that_is_not_utf8_is_refused(name: bytes, tmp_path: Path):
     path.parent.mkdir(exist_ok=True)
     path.write_text("a,b\n1,2\n")
     for source in (tmp_path, path):
-        with raises(SourceError, "source.invalid-name"):
+        with raises(SourceError, "file.invalid-name"):
             resolve(str(source))
 
 

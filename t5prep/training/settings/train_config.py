@@ -412,14 +412,14 @@ def read_recipe(name: str) -> JSONObject:
         except UnicodeDecodeError as error:
             raise UsageError(
                 f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.",
-                code="recipe.invalid-encoding",
+                code="recipe.invalid-toml",
             ) from error
         # The memory of a TOML parser grows with the square of the number of a key's parts.
         if len(content) > MOST_RECIPE_BYTES or any(line.count(".") > MOST_DOTS for line in text.splitlines()):
             raise UsageError(
                 f"The recipe {name} is not a list of settings: it has more than {MOST_RECIPE_BYTES:,} bytes, "
                 f"or a line with more than {MOST_DOTS} dots. Name another file.",
-                code="recipe.oversized",
+                code="recipe.invalid-toml",
             )
     elif name in recipes():
         text = _built_in()[name]
