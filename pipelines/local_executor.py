@@ -61,7 +61,7 @@ class Local:
             for source in stage.elements:
                 self._readers[source].append(stage)
             if isinstance(stage, flow.MapInOrder):
-                read_in_order.update(_sources(stage))
+                read_in_order.update(_inputs_of(stage))
             elif isinstance(stage, flow.GroupByKey | flow.ToTable):
                 self._groups[stage] = _Groups(self._folder / stage.name)
             elif isinstance(stage, flow.Combine):
@@ -172,11 +172,11 @@ def _listed(step: Callable[[In], Iterable[Out]], element: In) -> list[Out]:
     return list(step(element))
 
 
-def _sources(stage: flow.Stage[object]) -> Iterator[flow.Stage[object]]:
+def _inputs_of(stage: flow.Stage[object]) -> Iterator[flow.Stage[object]]:
     """Yield all direct and indirect inputs of a stage."""
     for source in stage.elements:
         yield source
-        yield from _sources(source)
+        yield from _inputs_of(source)
 
 
 class _Groups:

@@ -84,7 +84,10 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
 
 
 def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:
-    """Return the format of a file in a raw set: of its card, otherwise with the encoding and delimiter in `settings`."""
+    """Return the format of `file` of an evaluation set that is not prepared.
+
+    `of_card` are the options that its dataset card gives. What the card leaves open is as in `settings`, if the file agrees.
+    """
     form = formats.detect(file.name, of_card, otherwise=settings.format)
     if form.kind == "parquet":
         return form

@@ -293,16 +293,16 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
     rejected = table.filter(table["reason"].is_valid())
     if not len(rejected):
         return _Rejected(b"", collections.Counter(), collections.Counter())
-    of, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
+    file_indices, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
     reasons = rejected["reason"].combine_chunks().dictionary_encode()
-    reason_indices, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
+    reason_indices, distinct_reasons = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
     names, ids = [name for name, _ in block.files], rejected["id"].combine_chunks()
     # Arrow joins the columns of all lines at once. Names of files and reasons are converted to JSON once each.
     parts = {
-        '{"file": ': _json_of(names).take(pa.array(of)),
+        '{"file": ': _json_of(names).take(pa.array(file_indices)),
         ', "row": ': pa.array(numbers).cast(pa.large_string()),
         ', "id": ': _text("null") if ids.null_count == len(ids) else _json_of(ids.to_pylist()),
-        ', "reason": ': _json_of(different).take(pa.array(reason_indices)),
+        ', "reason": ': _json_of(distinct_reasons).take(pa.array(reason_indices)),
     }
     pieces = itertools.chain.from_iterable((_text(head), part) for head, part in parts.items())
     lines = pc.binary_join_element_wise(*pieces, _text("}\n"), _text(""))
@@ -311,7 +311,7 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
         np.bincount(reason_indices).tolist(),
         np.bincount(reason_indices, rejected["tokens"].to_numpy()).astype(np.int64).tolist(),
     )
-    for reason, number, lost_tokens in zip(different, *counts, strict=True):
+    for reason, number, lost_tokens in zip(distinct_reasons, *counts, strict=True):
         kind = reason.partition(":")[0]
         rows[kind] += number
         tokens[kind] += lost_tokens

@@ -202,7 +202,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
     if isinstance(task.spans, Spans):
         span_options = task.spans._asdict()
         spans = noise_spans.spans(noise_spans.lengths(settings.input_length, **span_options)[0], **span_options)[1]
-    for needed, purpose, instead in (
+    for needed, purpose, fix in (
         (2 * (settings.marked and not task.spans), "marks a cut with <extra_id_1>", "Use --marker none"),
         (
             (newlines.SENTINEL_NUMBER + 1) * settings.keep_newlines,
@@ -218,7 +218,7 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
         if needed > tokenizer.sentinels:
             raise UsageError(
                 f"{settings.task} {purpose}, but the vocabulary of {tokenizer.name} has "
-                f"{tokenizer.sentinels or 'no'} sentinels (<extra_id_0>, or Gemma's <unused0>). {instead}.",
+                f"{tokenizer.sentinels or 'no'} sentinels (<extra_id_0>, or Gemma's <unused0>). {fix}.",
                 code="tokenizer.missing-sentinels",
             )
 

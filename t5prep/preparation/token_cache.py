@@ -73,7 +73,7 @@ class TokenCache:
     """Find and add tables of blocks of one preparation. With `fresh`, none is found."""
 
     def __init__(self, folder: Path, *, key: str, fresh: bool = False) -> None:
-        self._store, self._full, self._key, self._fresh = _store(folder), folder / _FULL, key, fresh
+        self._store, self._full_marker, self._key, self._fresh = _store(folder), folder / _FULL, key, fresh
 
     def name_of(self, block: Block, *, columns: Sequence[str]) -> str:
         """Return the name of a block's table: a digest of the cache's key and of the bytes that are read for the block."""
@@ -102,7 +102,7 @@ class TokenCache:
 
     def keep(self, name: str, table: pa.Table) -> None:
         """Add a table, unless the cache or the disk is full."""
-        if self._full.exists():
+        if self._full_marker.exists():  # a marker that a process writes when the cache has reached its limit
             return
         table, sink = _narrowed(table), pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:

@@ -20,7 +20,7 @@ from t5prep.tokens.tokenizer_document import Document, SmallFile
 PADS, UNKNOWNS = ("<pad>",), ("<unk>",)
 
 
-def is_written(content: bytes) -> bool:
+def is_of_text_model(content: bytes) -> bool:
     """Check whether the content of a tokenizer.json belongs to a model that writes texts (`writes_texts`)."""
     try:
         return writes_texts(json.loads(content))

@@ -506,7 +506,7 @@ class EncoderTokenizer(Tokenizer):
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
             self.model, document = model, json.loads(model)
-            description, self._cutting = self._describe(document), self._cuts(document)
+            description, self._encode_by_words = self._describe(document), self._cuts(document)
             if document["model"].get("dropout"):
                 raise ValueError("its dropout gives a text other ids each time")
             if sum(map(len, description.frame)) > MAX_SPECIAL_TOKENS:
@@ -554,9 +554,12 @@ class EncoderTokenizer(Tokenizer):
         return -1
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
-        """Return the ids of many texts as a Ragged, without special tokens. No text may be null."""
-        if self._cutting and isinstance(texts, pa.LargeStringArray):
-            return self._cutting(texts, self._encode_whole)
+        """Return the ids of many texts as a Ragged, without special tokens. No text may be null.
+
+        If the model allows it, each distinct word is encoded once.
+        """
+        if self._encode_by_words and isinstance(texts, pa.LargeStringArray):
+            return self._encode_by_words(texts, self._encode_whole)
         return self._encode_whole(texts if isinstance(texts, list) else texts.to_pylist())
 
     def _encode_whole(self, texts: list[str]) -> Ragged:

@@ -168,7 +168,7 @@ def of_content(content: bytes, *, name: str) -> Tokenizer:
     """Return the tokenizer whose `Tokenizer.model` is `content`. Runs and workers store this content. Raises TokenizerError."""
     if not content.startswith(b"{"):
         return Tokenizer(content, name=name)
-    return (BpeTokenizer if bpe_tokenizer.is_written(content) else EncoderTokenizer)(content, name=name)
+    return (BpeTokenizer if bpe_tokenizer.is_of_text_model(content) else EncoderTokenizer)(content, name=name)
 
 
 def _find(name: str) -> Path | ModelFiles:

@@ -226,7 +226,7 @@ class BlockEncoder:
             self._native = _native.Unigram(model)
         except ValueError as error:
             self.slow = str(error)
-        self._is_cut = self._native is None and _has_words(model, processor)
+        self._is_cut = self._native is None and _encodes_words_separately(model, processor)
         if self._native is not None and not self._agree():
             self._native = None
             self.slow = f"it gives other ids than SentencePiece {sentencepiece.__version__}"
@@ -268,7 +268,7 @@ class BlockEncoder:
         return np.array_equal(ours.ids, theirs.ids) and np.array_equal(ours.starts, theirs.starts)
 
 
-def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) -> bool:
+def _encodes_words_separately(model: bytes, processor: sentencepiece.SentencePieceProcessor) -> bool:
     """Check whether words can be encoded separately: the model is BPE, changes no character, and no piece contains a space.
 
     BPE merges two neighbours only if they form a piece. Without a piece across a space, nothing is merged across the beginning of

@@ -303,15 +303,19 @@ def _batches(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _preferred(table: pa.Table, *, drawn_by_id: bool) -> np.ndarray:
-    """Return the indices of rows, preferred ones first (see `Search.find`)."""
+    """Return the indices of the rows of `table` in the order in which they are preferred as the row that stays.
+
+    The order is by split (an earlier dataset first), then by the number of elements, the largest first, then by content, by
+    position (`high`, `low`), and by place in the source.
+    """
     source_order = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
-    tie = np.empty(len(table), np.int64)
-    tie[source_order] = np.arange(len(table))
+    source_rank = np.empty(len(table), np.int64)
+    source_rank[source_order] = np.arange(len(table))
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
     splits = table["split"].to_pylist()
-    rank = np.array([-(split == EARLIER) if drawn_by_id else precedence(split) for split in splits])
+    split_rank = np.array([-(split == EARLIER) if drawn_by_id else precedence(split) for split in splits])
     content, elements = table["content"].to_numpy(), table["elements"].to_numpy()
-    return np.lexsort((tie, low, high, content, -elements, rank))
+    return np.lexsort((source_rank, low, high, content, -elements, split_rank))  # the last key decides first
 
 
 def _largest(table: pa.Table, kept_rows: np.ndarray) -> tuple[Cluster, ...]:

@@ -50,6 +50,11 @@ def template(options: Options) -> Template:
 
 @functools.cache
 def _words(labels: str) -> dict[str, str]:
+    """Return the word of each label, from the option `--labels`. Raises UsageError.
+
+    >>> _words("HQ=high, LQ=low")
+    {'HQ': 'high', 'LQ': 'low'}
+    """
     pairs = [item.partition("=") for item in labels.split(",")]
     if not all(label and word for label, _, word in pairs):
         raise UsageError(

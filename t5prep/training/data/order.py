@@ -91,13 +91,13 @@ def shares(rates: Sequence[float], size: int) -> list[int]:
 
 def key(*words: Any) -> Any:
     """Return a hash in [0, 2**63) of integers, or of int64 arrays that broadcast. Integers and arrays give the same hash."""
-    h = _GOLDEN
-    for word in words:
-        h = ((h ^ (word & _MASK)) + _GOLDEN) & _MASK
-        h = ((h ^ (h // 2**30)) * _FIRST) & _MASK
-        h = ((h ^ (h // 2**27)) * _SECOND) & _MASK
-        h = h ^ (h // 2**31)
-    return h
+    mixed = _GOLDEN
+    for word in words:  # a step of splitmix64 for each
+        mixed = ((mixed ^ (word & _MASK)) + _GOLDEN) & _MASK
+        mixed = ((mixed ^ (mixed // 2**30)) * _FIRST) & _MASK
+        mixed = ((mixed ^ (mixed // 2**27)) * _SECOND) & _MASK
+        mixed = mixed ^ (mixed // 2**31)
+    return mixed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

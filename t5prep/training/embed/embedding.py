@@ -102,8 +102,8 @@ class Embedding:
         output, self._recipe = _choose_pooling(model, recipe, options.vectors)
         opened = run.open_model(files or model, checkpoint=options.model.checkpoint, encoder=True)
         manifest = prediction_inputs.choose(opened.manifests, name=options.rows.task)
-        texts = options.column or ("" if manifest else prediction_inputs.INPUT)
-        question_builder = prediction_inputs.question_builder_of(opened, manifest, options.rows, column=texts)
+        column = options.column or ("" if manifest else prediction_inputs.INPUT)
+        question_builder = prediction_inputs.question_builder_of(opened, manifest, options.rows, column=column)
         make = question_builder.to_inputs
         if chosen_recipe := self._recipe:
             question_builder = dataclasses.replace(

@@ -64,7 +64,7 @@ class Folder:
     def __init__(self, folder: str, *, identity: JSONObject, writes: bool = True) -> None:
         self.place, self._writes = folder, writes
         self._identity: JSONObject = json.loads(json.dumps({"schema": SCHEMA, **identity}))
-        existing_names = self._there = self._names()
+        existing_names = self._existing_names = self._names()
         strange = sorted(
             name for name in existing_names if not name.startswith((MANIFEST, "vectors-", atomic_files.UNFINISHED))
         )
@@ -128,7 +128,7 @@ class Folder:
             collections.deque(values, maxlen=0)  # computes and discards them: each step needs the devices of all hosts
             return summary
         name, digest, size = summary["name"], hashlib.sha256(), 0
-        if name in self._there:  # an altered file; or a pipe, which an atomic write would write into
+        if name in self._existing_names:  # an altered file; or a pipe, which an atomic write would write into
             self._remove(name)
         with paths.open_atomic(paths.join(self.place, name)) as file:
             begin = memoryview(safetensors_file.header(tensors, metadata))

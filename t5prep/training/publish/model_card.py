@@ -110,6 +110,7 @@ with torch.no_grad():
 
 
 def _adapter(model: Model) -> str:
+    """Return the sentence about the adapters of a model that writes texts, and code that loads them with peft."""
     adapter = model.adapter
     assert adapter is not None
     base = base_model(model) or adapter.base

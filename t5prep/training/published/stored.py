@@ -84,6 +84,7 @@ def full_index(index: Sequence[slice], shape: Sequence[int]) -> Index:
 
 
 def _span(index: slice | int) -> slice:
+    """Return `index` as a slice. Raises IndexError for anything but a slice or a number from 0 on."""
     if isinstance(index, slice):
         return index
     if isinstance(index, int | np.integer) and index >= 0:

@@ -124,8 +124,10 @@ class AdamW:
         squares = self.beta_2 * slots["squares"] + (1.0 - self.beta_2) * tf.square(gradient)
         # 1 - beta ** steps. As a difference of float32 numbers, its relative error would be up to 1.3e-5
         # (docs/decisions/015-correct-adamw-bias-with-expm1.md).
-        seen_1, seen_2 = (-tf.math.expm1(steps * math.log(max(beta, 1e-30))) for beta in (self.beta_1, self.beta_2))
-        direction = means / seen_1 / (tf.sqrt(squares / seen_2) + self.epsilon)
+        correction_1, correction_2 = (
+            -tf.math.expm1(steps * math.log(max(beta, 1e-30))) for beta in (self.beta_1, self.beta_2)
+        )
+        direction = means / correction_1 / (tf.sqrt(squares / correction_2) + self.epsilon)
         if self.weight_decay and layout.decays:
             direction += self.weight_decay * weight
         return weight - learning_rate * direction, {"means": means, "squares": squares}

@@ -98,6 +98,7 @@ class TrainStep:
         cut = {name: tf.reshape(x, [parts, rows // parts, *x.shape[1:]]) for name, x in batch.items()}
 
         def add_part(part: tf.Tensor, total: tuple[Tensors, Sums]) -> tuple[tf.Tensor, tuple[Tensors, Sums]]:
+            """Return the number of the next part, and `total` with the gradients and sums of the rows of this `part`."""
             gradients = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
             return part + 1, tf.nest.map_structure(
                 lambda sum_, gradient: sum_ + tf.cast(gradient, sum_.dtype), total, gradients
