@@ -260,7 +260,7 @@ def claimed(out: str, *, new_identity: Identity, overwrite: bool, resumes: bool 
         return
     with claimed_folder(new, new_identity=new_identity, resumes=resumes):
         yield str(new)
-    old = _free(final)
+    old = _free_path(final)
     _move(final, old)
     _move(new, final)
     print(f"The earlier dataset of {out} was moved to {old}. Remove {old} when you no longer need it.", file=sys.stderr)
@@ -294,7 +294,7 @@ def _holds_another(final: Path, out: str, new_identity: Identity) -> bool:
     return True
 
 
-def _free(final: Path) -> Path:
+def _free_path(final: Path) -> Path:
     """Return a free path beside a folder: `data.replaced`, `data.replaced-2`, and so on."""
     number, old = 1, final.with_name(final.name + OLD)
     while os.path.lexists(old):

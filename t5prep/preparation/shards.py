@@ -232,10 +232,10 @@ def _different(
     The rows of a single position may be too many, for one id or text. They are then sorted on disk, except if rows
     with one id are several answers, or if near-duplicates are excluded, too.
     """
-    alone = len(keys) > 2 or bool(repeats)
+    in_memory = len(keys) > 2 or bool(repeats)
     try:
         rows = spills.gather(
-            sources, spec.split, start, stop, max_bytes=END if alone else CROWDED * max(size, RANGE_BYTES // 8)
+            sources, spec.split, start, stop, max_bytes=END if in_memory else CROWDED * max(size, RANGE_BYTES // 8)
         )
     except Crowded:
         if stop - start == 1:
@@ -330,7 +330,7 @@ class _Exclusions:
         """
         with atomic_files.temporary_folder() as folder:
             paths_of = []
-            for number, rows in enumerate(map(Rows.alone, parts)):
+            for number, rows in enumerate(map(Rows.compact, parts)):
                 ids, places = rows.columns().ids, ragged.begins(rows.entries["size"].astype(np.int64)).tolist()
                 # Sorted by position and record, so that the smallest record of a position comes first. All rows have
                 # the same `high`.

@@ -101,8 +101,8 @@ class Rows(NamedTuple):
         ids, references = (Names(column.tobytes(), places) for column, places in columns[2:])
         return Columns(ids, inputs, labels, references)
 
-    def alone(self) -> "Rows":
-        """Return the rows with a copy of only their own data."""
+    def compact(self) -> "Rows":
+        """Return a copy of the rows that holds their data only, and not the buffer that they were cut from."""
         entries = self.entries.copy()
         entries["begin"] = ragged.begins(entries["size"].astype(np.int64))[:-1]
         return Rows(entries, self.joined())

@@ -130,14 +130,14 @@ def _passes(digests: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
 
     Only the first of several texts with equal content is compared by bands.
     """
-    _, first, of = np.unique(digests, return_index=True, return_inverse=True)
-    yield np.stack([first[of], np.arange(len(digests))], axis=1)
-    alone = np.sort(first)
-    order = np.argsort(values[alone], axis=0, kind="stable")  # for each band by value, ties by text
-    ordered = np.take_along_axis(values[alone], order, axis=0)
-    members = alone[order]
+    _, first, contents = np.unique(digests, return_index=True, return_inverse=True)
+    yield np.stack([first[contents], np.arange(len(digests))], axis=1)
+    representatives = np.sort(first)
+    order = np.argsort(values[representatives], axis=0, kind="stable")  # for each band by value, ties by text
+    ordered = np.take_along_axis(values[representatives], order, axis=0)
+    members = representatives[order]
     # Nearest neighbours first: they join most rows of a cluster, which then need no comparison.
-    for distance in range(1, min(WINDOW, len(alone) - 1) + 1):
+    for distance in range(1, min(WINDOW, len(representatives) - 1) + 1):
         is_equal = ordered[distance:] == ordered[:-distance]
         # No band has so many equal values, and so none has more.
         if not is_equal.any():
@@ -384,11 +384,12 @@ class Search:
         ordered = sorted(sketches, key=lambda sketch: (sketch.file, sketch.first_row))
         numbers = {(sketch.file, sketch.first_row): number for number, sketch in enumerate(ordered)}
         firsts = np.cumsum([0, *(sketch.rows for sketch in ordered)], dtype=np.uint64)[:-1]
-        count = -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes)
-        count = min(max(1, count), MOST_RANGES)
-        edges = np.array([(number << 64) // count for number in range(1, count)], np.uint64)
+        range_count = -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes)
+        range_count = min(max(1, range_count), MOST_RANGES)
+        # Band values are hashes of 64 bits, so equal ranges hold about equally many.
+        edges = np.array([(number << 64) // range_count for number in range(1, range_count)], np.uint64)
         rows, size = sum(sketch.rows for sketch in sketches), sum(sketch.size for sketch in sketches)
-        return Plan(edges, numbers, firsts, max(2, group_bytes * rows // max(1, size)))
+        return Plan(edges, numbers, firsts, max_rows=max(2, group_bytes * rows // max(1, size)))
 
     def find(self, pieces: Iterable[pa.Table]) -> Repeats:
         """Return the repeats among rows (ROWS). The schema of each of `pieces` names its file (`Sketch.rows_of`).
