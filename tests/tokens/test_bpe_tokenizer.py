@@ -86,7 +86,7 @@ def test_gemmas_json_has_the_ids_of_its_sentencepiece_model(gemma, texts):
         loading.load(str(gemma / "tokenizer.json")),
     )
     assert isinstance(json_tokenizer, BpeTokenizer)
-    assert json_tokenizer._cutting is words.before_spaces
+    assert json_tokenizer._encode_by_words is words.before_spaces
     assert (
         block(json_tokenizer, texts)
         == block(model_tokenizer, texts)
@@ -146,7 +146,7 @@ def test_a_piece_across_a_space_leaves_texts_whole(gemma):
     document = json.loads((gemma / "tokenizer.json").read_text())
     document["added_tokens"].append({**document["added_tokens"][-1], "id": 600, "content": "New▁York"})
     tokenizer = BpeTokenizer(json.dumps(document).encode(), name="changed")
-    assert tokenizer._cutting is None
+    assert tokenizer._encode_by_words is None
     assert 600 in tokenizer.encode_block(pa.array(["a New York b"], pa.large_string())).ids
 
 

@@ -160,12 +160,12 @@ def test_added_tokens_of_an_encoder_are_found(tmp_path: Path, make: Any) -> None
     folder = make(tmp_path / "model")
     plain = loading.load(str(folder))
     assert isinstance(plain, EncoderTokenizer)
-    assert plain._cutting is not None
+    assert plain._encode_by_words is not None
     write_json(folder, "added_tokens.json", {"[E1]": plain.size, "new york": plain.size + 1})
     write_json(folder, "special_tokens_map.json", {"additional_special_tokens": ["[E1]"]})
     tokenizer = loading.load(str(folder))
     assert isinstance(tokenizer, EncoderTokenizer)
-    assert tokenizer._cutting is None
+    assert tokenizer._encode_by_words is None
     ids = tokenizer.encode("a [E1] new york movie")
     assert {plain.size, plain.size + 1} <= {*ids}
     assert tokenizer.size == plain.size + 2

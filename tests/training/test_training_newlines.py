@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t5prep.dataset.prepared import Dataset
 from t5prep.options.models import EvaluateOptions
-from t5prep.tokens import tokenizer
+from t5prep.tokens import newlines
 from t5prep.training.evaluate import evaluator, splits
 from t5prep.training.predict import predictions, predictor
 from t5prep.training.run import run
@@ -20,7 +20,7 @@ WORDS = copying_model.WORDS
 
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
-    ids = [*WORDS.encode("why"), WORDS.sentinel(tokenizer.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
+    ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.SENTINEL_NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
     assert predictor.answer(ids, WORDS, keep_newlines=True) == "why\nso"
     assert predictor.answer(ids, WORDS) == "why <extra_id_2> so"
 
