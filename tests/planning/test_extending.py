@@ -55,7 +55,7 @@ def own_cache(tmp_path, monkeypatch):
 )
 def test_what_is_linear_in_the_layers_is_extended_exactly(model, models, monkeypatch):
     compiler = Compiler()
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     messages = []
     question = make_question(model)
     answer = extending.estimate(question, say=messages.append)
@@ -82,7 +82,7 @@ def test_the_memory_is_planned_with_all_layers(fits, monkeypatch):
         layers = question.shape.computed_layers
         return Answer(question, Compiled(True, (2 + layers) * GIB, temp_bytes=layers * GIB, estimated_cycles=layers))
 
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     answer = extending.extended(make_question("t5-large"))
     assert answer.fits == fits
     assert answer.compiled.hbm_bytes == (2 + 9 if fits else 20) * GIB
@@ -97,7 +97,7 @@ def test_one_stack_of_layers_is_compiled_whole(model, monkeypatch):
     if model == "t5-base":  # its encoder with a head
         question = dataclasses.replace(question, shape=with_classes(question.shape, ("no", "yes")))
     compiler = Compiler()
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     answer = extending.estimate(question)
     assert compiler.layers == [(question.shape.num_layers, 0)]
     assert not answer.extended
@@ -107,7 +107,7 @@ def test_one_stack_of_layers_is_compiled_whole(model, monkeypatch):
 @pytest.mark.parametrize("answering", [extending.estimate, extending.extended])
 def test_layers_that_are_one_loop_or_not_known_to_fit_are_compiled_at_once(answering, setting, monkeypatch):
     compiler = Compiler()
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     assert not answering(make_question(**setting)).extended
     assert (compiler.layers, compiler.planned) == ([(12, 12)], [])
 
@@ -116,7 +116,7 @@ def test_no_more_layers_are_computed_than_a_stack_has(monkeypatch):
     question = make_question()
     small_shape = dataclasses.replace(question.shape, num_layers=3, num_decoder_layers=6)
     compiler = Compiler()
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     extending.estimate(dataclasses.replace(question, shape=small_shape))
     assert compiler.layers == [(3, 6)]
 
@@ -124,7 +124,7 @@ def test_no_more_layers_are_computed_than_a_stack_has(monkeypatch):
 @pytest.mark.parametrize(("layer", "all_layers", "fits"), [(0.95, True, True), (1.05, True, False), (3, False, False)])
 def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_layers, fits, monkeypatch):
     compiler = Compiler(layer=layer)
-    monkeypatch.setattr(question_module, "ask", compiler)
+    monkeypatch.setattr(questions, "ask", compiler)
     answer = extending.estimate(make_question())
     assert answer.fits == fits
     assert ((12, 12) in compiler.layers) == all_layers == (not answer.extended)

@@ -20,7 +20,13 @@ WORDS = copying_model.WORDS
 
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
-    ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.SENTINEL_NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
+    ids = [
+        *WORDS.encode("why"),
+        WORDS.sentinel(newlines.SENTINEL_NUMBER),
+        *WORDS.encode("so"),
+        WORDS.eos_id,
+        WORDS.pad_id,
+    ]
     assert predictor.answer(ids, WORDS, keep_newlines=True) == "why\nso"
     assert predictor.answer(ids, WORDS) == "why <extra_id_2> so"
 
