@@ -21,7 +21,7 @@ from t5prep.preparation import task_settings
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Protected
-from t5prep.tokens import audit, tokenizer
+from t5prep.tokens import audit, newlines
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.newlines import SENTINEL, SENTINEL_NUMBER
 from t5prep.tokens.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ def test_lines_come_back_on_both_sides(lines: list[str], newline: str) -> None:
     assert isinstance(features, ExampleFeatures)
     assert features.tokens == len(features.inputs) == features.target_tokens
     for ids in (features.inputs, features.labels):
-        assert tokenizer.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
+        assert newlines.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
 
 
 @hypothesis.settings(deadline=None, max_examples=20)
@@ -76,7 +76,7 @@ def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
     if any(lines):
         assert isinstance(features, ExampleFeatures)
         assert features.inputs == features.labels == ids
-        assert tokenizer.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
+        assert newlines.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_text_that_spells_the_sentinel_stays_text() -> None:
     features = encoded(lines_kept(), text, text)
     assert NEWLINE not in [*features.inputs, *features.labels]
     decode = {"tokenizer": WORDS, "keep_newlines": True}
-    assert "\n" not in tokenizer.decode(features.labels, **decode)
-    assert tokenizer.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
+    assert "\n" not in newlines.decode(features.labels, **decode)
+    assert newlines.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
 
 
 def test_a_target_of_newlines_alone_is_empty() -> None:
