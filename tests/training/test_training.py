@@ -4,14 +4,13 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import small_corpora
 import tensorflow as tf
+import torch_process
 import toy_runs
 from click.testing import CliRunner
 from raised import assert_error, raises, refused
@@ -212,7 +211,7 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     assert words
     (tmp_path / "texts.json").write_text(json.dumps([answer(row, words) for row in rows]))
     files = [tmp_path / "exported", tmp_path / "texts.json", tmp_path / "said.json"]
-    subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
+    torch_process.pytorch_code(THEIRS, *files)
     assert result.evaluation
     ours = [prediction["prediction"] for prediction in result.evaluation.predictions]
     theirs = json.loads((tmp_path / "said.json").read_text())

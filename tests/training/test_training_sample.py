@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import small_corpora
 import tensorflow as tf
+import torch_process
 from click.testing import CliRunner
 
 from t5prep import cli
@@ -109,7 +108,7 @@ def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(
     input_rows = [{"id": row["id"][0].decode(), "input_ids": list(row["input_ids"])} for row in records]
     (folder / "given.json").write_text(json.dumps(input_rows))
     files = [folder / "exported", folder / "given.json", folder / "answers.json"]
-    subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
+    torch_process.pytorch_code(THEIRS, *files)
     theirs = json.loads((folder / "answers.json").read_text())
     assert trained.evaluation
     assert {prediction["id"]: prediction["prediction"] for prediction in trained.evaluation.predictions} == theirs

