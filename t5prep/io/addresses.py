@@ -79,12 +79,13 @@ def is_redacted(address: str) -> bool:
 def _path(host_path: str) -> str:
     """Return a host and a path without the user and password before them.
 
-    A password with a slash is hidden too, although a URL should not hold one: `me:p/w@host/a` becomes `host/a`.
+    A password with a slash is hidden too, although a URL should not hold one: `me:p/w@host/a` and `me:p@/w@host/a` become
+    `host/a`.
     """
     host, slash, path = host_path.partition("/")
-    if "@" in host:
+    if "@" in host and "@" not in path:
         return host.rpartition("@")[2] + slash + path
-    if _HOST.fullmatch(host):
+    if "@" not in host and _HOST.fullmatch(host):
         return host_path
     return path.rpartition("@")[2] if "@" in path else f"…{slash}{path}"
 

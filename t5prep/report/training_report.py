@@ -352,7 +352,7 @@ class Nearest(NamedTuple):
 def nearest_recipe(settings: JSONObject) -> Nearest:
     """Return the built-in recipe with the fewest differences from `settings`, the content of a run's train.json.
 
-    >>> nearest_recipe({**json.loads(configs.dumps(TrainConfig())), "batch": 64}).differs
+    >>> nearest_recipe({**json.loads(train_config.dumps(TrainConfig())), "batch": 64}).differs
     [('batch', 128, 64)]
     """
     candidates = [Nearest("", _differing(settings, {}))]
