@@ -106,7 +106,10 @@ def _seconds_until(moment: float, headers: Mapping[str, str]) -> float:
 
 def _seconds_of(date: str) -> float:
     """Return the seconds since 1970 of an HTTP date. Raises ValueError."""
-    return email.utils.parsedate_to_datetime(date).timestamp()
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp()
+    except OverflowError as error:  # a year or a zone that no clock has
+        raise ValueError(date) from error
 
 
 _LONG_AGO = 1e9  # seconds since 1970 (September 2001): smaller numbers are durations

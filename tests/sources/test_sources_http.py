@@ -36,6 +36,8 @@ def date(seconds: int) -> str:
         ({"X-RateLimit-Reset": str(NOW + 40), "Date": "soon"}, 40),
         ({"X-RateLimit-Reset": "\xb2"}, None),  # a digit of Latin-1 that is no number
         ({"Retry-After": "\xb2"}, None),
+        ({"Retry-After": f"Sun, 06 Nov 1994 08:49:37 +{'9' * 99}"}, None),
+        ({"Retry-After": "9" * 30 + " Nov 1994 08:49:37 GMT"}, None),
         ({}, None),
     ],
 )
