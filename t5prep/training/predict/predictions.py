@@ -75,7 +75,7 @@ class Counts:
             lines.append(f"{number_of(self.split, 'input')} too long, and answered part by part.")
         if self.unfinished:
             lines.append(
-                f"{number_of(self.unfinished, 'answer')} did not come to an end within {longest} tokens. Allow more with "
+                f"{number_of(self.unfinished, 'answer')} reached the limit of {longest} tokens. Allow more with "
                 "--max-length."
             )
         return lines

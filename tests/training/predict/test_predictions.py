@@ -229,7 +229,7 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     assert cut.unfinished
     summary = " ".join(prediction_run.sentences())
     assert f"1 input longer than 32 tokens, cut: {cut.tokens_lost:,} of {cut.tokens:,} tokens are lost." in summary
-    assert "1 answer did not come to an end within 8 tokens" in summary
+    assert "1 answer reached the limit of 8 tokens" in summary
     # A task whose texts must stay whole splits by itself, and a copy of the parts is the text.
     _, split = predict_all("diacritics_ro", lines, max_length=32)
     assert split.prediction == text
