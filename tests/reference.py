@@ -54,6 +54,8 @@ def _settings() -> str:
     for field in dataclasses.fields(TrainConfig):
         value = field.default
         default = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+        if field.metadata["section"]:
+            rows.append(f"| **{field.metadata['section']}** | | |")
         rows.append(f"| `{field.name}` | {_cell(field.metadata['help'])} | {_cell(default)} |")
     return "\n".join(rows) + "\n"
 

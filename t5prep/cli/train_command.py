@@ -33,7 +33,7 @@ class _ListSettings(click.Option):
 
 
 def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
-    """Print each setting with its value by `recipe` and `settings`, its help and its choices, then the recipes."""
+    """Print each setting with its value by `recipe` and `settings`, its help and its choices, in sections; then the recipes."""
     from t5prep.training.settings import train_config
 
     config = train_config.build(
@@ -42,8 +42,10 @@ def _list_settings(*, recipe: str, settings: Sequence[str]) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
-        click.echo(f"{setting:<28}{field.metadata['help']}{_choices(field)}")
-    click.echo("\nRecipes")
+        if field.metadata["section"]:
+            click.echo(f"{field.metadata['section']}:")
+        click.echo(f"  {setting:<28}{field.metadata['help']}{_choices(field)}")
+    click.echo("Recipes:")
     for name, description in train_config.recipes().items():
         click.echo(f"  {name:<16} {description}")
 

@@ -48,6 +48,7 @@ def setting(
     free: bool = False,
     of_evaluation: bool = False,
     of_scores: bool = False,
+    section: str = "",
 ) -> Any:
     """Return a dataclass field for one setting.
 
@@ -66,6 +67,7 @@ def setting(
         free: The setting may change when a run is resumed. It decides paths, intervals or durations, never what is computed.
         of_evaluation: The setting has no effect without an evaluation split.
         of_scores: The setting decides the numbers of an evaluation.
+        section: The heading above this setting and the next ones in `t5prep train --settings`.
     """
     metadata = {
         "help": help,
@@ -81,6 +83,7 @@ def setting(
         "free": free,
         "of_evaluation": of_evaluation,
         "of_scores": of_scores,
+        "section": section,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -95,8 +98,9 @@ _NOT_CONSTANT: _OnlyWith = {"schedule": tuple(name for name in SCHEDULES if name
 class TrainConfig:
     """The settings of a run. Two runs whose settings differ only in `FREE` fields have the same losses."""
 
-    # What is trained, on what
-    data: tuple[str, ...] = setting((), "prepared datasets, local or gs://; several are mixed", free=True)
+    data: tuple[str, ...] = setting(
+        (), "prepared datasets, local or gs://; several are mixed", free=True, section="Data"
+    )
     # By default, the number of its records (Raffel 2020 §3.5.2)
     rates: tuple[float, ...] = setting((), "relative frequency of each dataset; empty: in proportion to its records")
     temperature: float = setting(  # Raffel 2020 §3.5.2: 2
@@ -113,7 +117,10 @@ class TrainConfig:
     )
     split: str = setting("train", "split to train on")
     model: str = setting(
-        "", "initial model: tiny, a Hugging Face directory, a Hub name, or a run", names="model_name_or_path"
+        "",
+        "initial model: tiny, a Hugging Face directory, a Hub name, or a run",
+        names="model_name_or_path",
+        section="Model and output",
     )
     weights: str = setting(
         "pretrained", "initial weights: pretrained, or random to train from scratch", choices=("pretrained", "random")
@@ -121,7 +128,6 @@ class TrainConfig:
     out: str = setting("", "directory of the run, local or gs://", names="output_dir", free=True)
     tokenizer: str = setting("", "tokenizer, if the one named in the manifest cannot be found", free=True)
 
-    # Batch and length of the run
     batch: int = setting(  # Raffel 2020 §3.5; T5X finetune.gin
         128,
         "rows of a step, over all devices",
@@ -129,6 +135,7 @@ class TrainConfig:
         names=dict.fromkeys(
             ("per_device_train_batch_size", "per_device_batch_size", "train_batch_size", "batch_size"), _ALL_DEVICES
         ),
+        section="Batch and length",
     )
     steps: int = setting(
         0, "number of steps; 0: by epochs", minimum=0, names="max_steps train_steps num_train_steps total_steps"
@@ -149,25 +156,25 @@ class TrainConfig:
         0, "random seed of the order of the data, of dropout and of random weights", minimum=0, below=2**31
     )
 
-    # Adapters (LoRA) instead of all weights
     lora: int = setting(  # at most as wide as the matrices themselves, or nearly
         0,
         "rank of the adapters to train (LoRA), such as 8; 0: train all weights",
         minimum=0,
         maximum=1024,
         bounds_note="; ranks of 4 to 64 are usual",
+        section="Adapters (LoRA)",
     )
     lora_alpha: float = setting(
         16.0, "lora: the factor of adapters is lora_alpha / lora", above=0, only_with={"lora": ()}
     )
 
-    # Optimizer
     optimizer: str = setting(  # Raffel 2020 §3.1.2
         "adafactor",
         "optimizer: adafactor, as T5 was trained, or adamw",
         choices=("adafactor", "adamw"),
         names="optim",
         values=dict.fromkeys(("adam", "adamw_torch", "adamw_hf", "adamw_torch_fused"), "adamw"),
+        section="Optimizer",
     )
     learning_rate: float = setting(  # constant, for fine-tuning (Raffel 2020 §3.5)
         1e-3,
@@ -227,11 +234,14 @@ class TrainConfig:
         names="max_grad_norm grad_clip gradient_clip_val",
     )
 
-    # Loss and arithmetic
-    dropout: float = (
-        setting(  # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
-            0.1, "share of activations to drop in training", minimum=0, below=1, names="dropout_rate"
-        )
+    # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
+    dropout: float = setting(
+        0.1,
+        "share of activations to drop in training",
+        minimum=0,
+        below=1,
+        names="dropout_rate",
+        section="Loss and arithmetic",
     )
     label_smoothing: float = setting(  # T5X base.gin
         0.0,
@@ -268,8 +278,7 @@ class TrainConfig:
         names="gradient_checkpointing",
     )
 
-    # Evaluation, best checkpoint, early stopping
-    eval_split: str = setting("validation", "split to evaluate", free=True, of_scores=True)
+    eval_split: str = setting("validation", "split to evaluate", free=True, of_scores=True, section="Evaluation")
     eval_every: int = setting(
         0,
         "number of steps between evaluations; 0: one epoch",
@@ -332,7 +341,6 @@ class TrainConfig:
         of_scores=True,
     )
 
-    # Checkpoints, loop, log
     save_every: int = setting(
         0,
         "number of steps between checkpoints; 0: one at each evaluation",
@@ -342,6 +350,7 @@ class TrainConfig:
             "save_strategy": "it counts steps, and 0 is with each evaluation",
         },
         free=True,
+        section="Checkpoints and logs",
     )
     keep: int = setting(  # wangcongcong123/ttt: keep_ck_num 3
         3,
