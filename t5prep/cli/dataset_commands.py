@@ -87,7 +87,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))
         for answer in record.references:
-            click.echo(wrapped(f"also right: {answer}"))
+            click.echo(wrapped(f"reference: {answer}"))
 
 
 @click.command("table")

@@ -119,7 +119,7 @@ def format_trace(trace: RowTrace, run_facts: "RunFacts | None" = None) -> Iterat
         segment = f", example {record['segment']} of it" if "segment" in record else ""
         location = f"{record['shard']}, record {record['number']:,} (counted from 0){segment}, byte {record['byte']:,}"
         texts = [f"input: {_one_line(record['input'])}", f"target: {_one_line(record['target'])}"]
-        yield "record", [location, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
+        yield "record", [location, *texts, *(f"reference: {_one_line(text)}" for text in record["references"])]
     if run_facts:
         yield "run", list(_ran(run_facts))
     if rejection := trace.rejected:
@@ -152,7 +152,7 @@ def _describe_example(example: ExampleFacts) -> Iterator[str]:
         yield "input: </s>" if part.get("eos") else f"input{never}: {_one_line(part['text'])}"
     yield f"target: {_one_line(example['target'])}"
     for text in example["references"]:
-        yield f"also right: {_one_line(text)}"
+        yield f"reference: {_one_line(text)}"
 
 
 def _filtered(filter_step: FilterFacts) -> Iterator[str]:

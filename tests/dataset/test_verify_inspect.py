@@ -227,7 +227,7 @@ def test_nothing_is_wider_than_the_terminal(tmp_path: Path) -> None:
         result = CliRunner().invoke(main, ["inspect", str(out), "--split", "test", "-n", "2"], env={"COLUMNS": "60"})
         assert result.exit_code == 0
         assert [line for line in result.output.splitlines() if len(line) > 60] == []
-        assert ("also right: because" in result.output) == (layout == "padded")
+        assert ("reference: because" in result.output) == (layout == "padded")
 
 
 def test_tokens_and_ids_stand_under_each_other() -> None:
