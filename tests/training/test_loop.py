@@ -403,5 +403,5 @@ def test_a_second_signal_ends_at_once() -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(300) == 1
     assert process.stderr.read() == (
-        "SIGINT: a second one, so the process ends at once. The same command goes on from the last checkpoint.\n"
+        "SIGINT: a second one, so the process ends at once. The same command resumes from the last checkpoint.\n"
     )
