@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from raised import raises
+from tpu_compiler import compile_module, one_compiler  # noqa: F401 - a fixture
 
 from t5prep.errors import T5prepError, UsageError
 from t5prep.planning import compiled, compiler, report
@@ -15,7 +16,6 @@ from t5prep.planning.chips import CHIPS, GIB, parse
 from t5prep.planning.model_shapes import MODELS
 from t5prep.planning.questions import Answer, Question
 from t5prep.training.settings.train_config import TrainConfig
-from tests.module_compiler import compile_module
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax

@@ -10,6 +10,7 @@ import pytest
 import toy_dataset
 from click.testing import CliRunner
 from raised import assert_error, raises, refused
+from tpu_compiler import one_compiler  # noqa: F401 - a fixture
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
