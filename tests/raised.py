@@ -36,8 +36,9 @@ def assert_error(text: str, code: str, *values: str) -> None:
 
 
 def refused(code: str, *values: str, command: Iterable[object]) -> None:
-    """Expect that a command line ends with exit code 1 and one sentence of this code that holds these values."""
+    """Expect that a command line ends with exit code 1, and with one sentence of this code, after any progress, with these values."""
     result = CliRunner().invoke(main, [str(word) for word in command])
     assert (result.exit_code, "Traceback" in result.output) == (1, False), result.output
-    (line,) = result.stderr.splitlines()
-    assert_error(line, code, *values)
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("Error: ")] == lines[-1:], result.stderr
+    assert_error(lines[-1], code, *values)
