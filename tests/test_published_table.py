@@ -197,7 +197,8 @@ def test_every_command_runs(system: str, published: Internet) -> None:
         if words[1] == "upload":
             continue
         of_task = LENGTHS.get(words[2], ()) if words[1] == "prepare" else ()
-        _run(command, *QUICK.get(words[1], ()), *of_task)
+        generates_nothing = words[1] == "eval" and "bert" in command
+        _run(command, *(() if generates_nothing else QUICK.get(words[1], ())), *of_task)
         if words[1] == "train":
             runs.add(out := words[words.index("--out") + 1])
             steps = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]

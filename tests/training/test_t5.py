@@ -81,7 +81,8 @@ def test_logits_and_gradients_are_those_of_pytorch(torch_t5):
             np.testing.assert_allclose(todays[family][name], golden[name], atol=1e-5)
         assert todays[family]["gradient_norms"] == pytest.approx(golden["gradient_norms"], rel=1e-3)
     for family in ("t5", "t5_1_1"):
-        config, weights = load_weights(torch_t5 / family)
+        config, stored = load_weights(torch_t5 / family)
+        weights = {name: tf.constant(np.asarray(array)) for name, array in stored.items()}
         reference = np.load(torch_t5 / family / "reference.npz")
         batch = {name: tf.constant(value) for name, value in draw_batch(config.vocab_size).items()}
         logits, sums, gradients = loss_and_gradients(weights, config, batch)
