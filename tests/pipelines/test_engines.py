@@ -47,9 +47,13 @@ REAL = {
     "questions": (
         "stackoverflow/questions_cp1252.csv",
         {"encoding": "cp1252", "options": {"labels": "HQ=high,LQ=low"}},
-        ({"workers": 1}, {"workers": 4}),
+        ({"workers": 1}, {"workers": 4, "memory": 4 << 30}),
     ),
-    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 1_000}, ({"workers": 2}, {"workers": 2, "runner": "prism"})),
+    "sst2": (
+        "sst2/*.tsv",
+        {"task": "sst2", "limit": 1_000},
+        ({"workers": 2, "memory": 4 << 30}, {"workers": 2, "runner": "prism"}),
+    ),
 }
 
 
@@ -64,7 +68,7 @@ def test_real_corpora_have_the_same_bytes_from_workers_and_prism(shared_data: Pa
     manifest = prepared(source, tmp_path / "alone", **choices)
     assert sum(split.records for split in manifest.splits.values()) >= 1000
     for number, way in enumerate(ways):
-        prepared(source, tmp_path / str(number), memory=4 << 30, **way, **choices)
+        prepared(source, tmp_path / str(number), **way, **choices)
         assert bytes_of(tmp_path / str(number)) == bytes_of(tmp_path / "alone"), way
 
 
