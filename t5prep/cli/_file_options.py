@@ -1,17 +1,21 @@
 """Define the option --split of commands that read a user's files directly, and select the files."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from t5prep.cli._options import AnyCommand
 from t5prep.options.files import FileOptions
 
 if TYPE_CHECKING:
     from t5prep.sources import Resolved
 
 
-SPLIT_HELP = "Split to read, if the files are splits; all reads every file [default: train]."
-split = click.option("--split", default="", help=SPLIT_HELP)
+def split(**attributes: Any) -> Callable[[AnyCommand], AnyCommand]:
+    """Return the decorator that adds the option --split, with further attributes of its click option."""
+    text = "Split to read, if the files are splits; all reads every file [default: train]."
+    return click.option("--split", default="", help=text, **attributes)
 
 
 def selected(uri: str, split: str, *, options: FileOptions) -> "Resolved":

@@ -1,8 +1,11 @@
 """Define functions for the commands with a model: a check for TensorFlow, and shell completion of recipes and settings."""
 
 import dataclasses
+from collections.abc import Callable
 
 import click
+
+from t5prep.cli._options import AnyCommand
 
 
 def need_tensorflow() -> None:
@@ -25,3 +28,10 @@ def setting_names(context: click.Context, option: click.Parameter, prefix: str) 
     from t5prep.training.settings.train_config import TrainConfig
 
     return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(prefix)]
+
+
+def settings(*, help: str) -> Callable[[AnyCommand], AnyCommand]:
+    """Return the decorator that adds the option --set, whose values are the parameter `settings`."""
+    return click.option(
+        "--set", "settings", multiple=True, shell_complete=setting_names, metavar="KEY=VALUE", help=help
+    )

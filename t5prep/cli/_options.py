@@ -11,16 +11,18 @@ import click
 from t5prep.cli._addresses import ADDRESS
 from t5prep.options.fields import flag, leaves, sentence, without_effect
 
-_Command = TypeVar("_Command", bound=Callable[..., object])
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., object])
 
 
-def options(cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, Any]) -> Callable[[_Command], _Command]:
+def options(
+    cls: type, *, only: Sequence[str] = (), **attributes: Mapping[str, Any]
+) -> Callable[[AnyCommand], AnyCommand]:
     """Return a decorator that adds the options of the dataclass `cls` to a command, or `only` those named.
 
     `attributes` are further keywords of `click.option` for single options: `recipe={"shell_complete": ...}`.
     """
 
-    def add(command: _Command) -> _Command:
+    def add(command: AnyCommand) -> AnyCommand:
         for field in reversed([*leaves(cls)]):
             if field.name in (only or [field.name]) and not field.metadata["python_only"]:
                 declared = _declared(field, field.default) | dict(attributes.get(field.name, {}))

@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @_options.options(PlanOptions, recipe={"shell_complete": _model_options.recipe_names})
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    shell_complete=_model_options.setting_names,
-    metavar="KEY=VALUE",
-    help="Setting of `t5prep train`: remat=true.",
-)
+@_model_options.settings(help="Setting of `t5prep train`: remat=true.")
 @click.option("--sweep", is_flag=True, help="Print a table of every --tpu and --batch.")
 @click.option("--lengths", is_flag=True, help="Compare lengths, length buckets and packing; needs --data.")
 @click.option(

@@ -68,7 +68,7 @@ _FILES_WITH_TRY: dict[str, Any] = {field.name: _WITH_TRY for field in dataclasse
     help="Maximum number of rows to try.",
     **_WITH_TRY,
 )
-@click.option("--split", default="", help=_file_options.SPLIT_HELP, **_WITH_TRY)
+@_file_options.split(**_WITH_TRY)
 @_options.options(FileOptions, **_FILES_WITH_TRY)
 @_output.as_json
 def filter_command(

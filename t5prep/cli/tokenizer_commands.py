@@ -79,7 +79,7 @@ def tokenizer_command() -> None:
     help="SentencePiece normalization rule.",
 )
 @click.option("--lowercase", is_flag=True, help="Fold case: use the variant _cf of --normalization.")
-@_file_options.split
+@_file_options.split()
 @click.option(
     "--lines", default=1_000_000, show_default=True, help="Maximum number of distinct training lines, sampled by hash."
 )
@@ -207,7 +207,7 @@ def _tell_trained(trained: "TrainedTokenizer", out: str, *, source: str, columns
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Maximum number of rows to read."
 )
-@_file_options.split
+@_file_options.split()
 @_options.options(FileOptions)
 @_output.as_json
 def check(

@@ -75,14 +75,7 @@ def _choices(field: "dataclasses.Field[object]") -> str:
 @click.option(
     "--recipe", shell_complete=_model_options.recipe_names, help="Recipe by its name (see --settings), or a TOML file."
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    shell_complete=_model_options.setting_names,
-    metavar="KEY=VALUE",
-    help="Setting, which overrides the recipe's; repeat for several.",
-)
+@_model_options.settings(help="Setting, which overrides the recipe's; repeat for several.")
 @click.option(
     "--settings",
     "listing",

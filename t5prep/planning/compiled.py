@@ -18,7 +18,6 @@ from t5prep.io.installation import install_command
 from t5prep.planning.chips import GIB, Chip
 from t5prep.planning.compiler import ENVIRONMENT, Request, Step
 
-COMPILER = "t5prep.planning.compiler"  # the module of the compiler's process
 # The compiler's error if a program does not fit: the only figure in it is the memory that the program needs.
 _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
 
@@ -118,7 +117,7 @@ def versions() -> dict[str, str]:
 
 def _run(request: Request, *, topology: str, devices: int) -> dict[str, Any]:
     """Run the compiler's process with a request, and return its JSON answer. Raises T5prepError if it ends without one."""
-    command = [sys.executable, "-P", "-m", COMPILER, topology, str(devices)]
+    command = [sys.executable, "-P", "-m", "t5prep.planning.compiler", topology, str(devices)]
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     # The compiler needs no TPU. By default, libtpu would refuse to start while another process uses a TPU of this machine.

@@ -51,7 +51,7 @@ Location = tuple[str, int]  # a file of the source, and a row of it from 1
 
 
 class SourceFacts(TypedDict):
-    """Where a row is in its source, and its values, or the text of a row that has none. Positions are None where unknown."""
+    """Hold the place of a row in its source, and its values, or the text of a row that has none. Unknown positions are None."""
 
     file: str
     row: int
@@ -83,7 +83,7 @@ class ExampleFacts(TypedDict, total=False):
 
 
 class FilterFacts(TypedDict):
-    """What a filter did to an example: the texts before and after a change, or the reason of a rejection."""
+    """Hold what a filter did to an example: the texts before and after a change, or the reason of a rejection."""
 
     filter: str
     changed: bool
@@ -120,7 +120,7 @@ class SplitFacts(TypedDict):
 
 
 class RecordFacts(TypedDict):
-    """Where a record is, and its texts."""
+    """Hold the place of a record, and its texts."""
 
     id: str
     split: str

@@ -44,7 +44,7 @@ class PrependedStream:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all bytes were read, as far as it is known without reading. False may also mean "unknown"."""
+        """Check whether all bytes were read, as far as it is known without reading. False may also mean "unknown"."""
         return self._is_complete and not self._head
 
     def read(self, size: int, /) -> bytes:

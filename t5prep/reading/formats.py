@@ -36,7 +36,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """How the bytes of a file become rows.
+    """Describe how the bytes of a file become rows.
 
     * `kind`: one of KINDS. TSV has no quotes, unless its beginning shows quotes as in CSV and the user did not choose the format.
     * `encoding`: that of the blocks; `written`: that of the file, if blocks were recoded.
@@ -56,12 +56,12 @@ class Format:
 
     @property
     def quoted(self) -> bool:
-        """Whether a newline may occur inside a row."""
+        """Check whether a newline may occur inside a row."""
         return self.kind == "csv"
 
     @property
     def headed(self) -> bool:
-        """Whether the first row names the columns."""
+        """Check whether the first row names the columns."""
         return self.kind in ("csv", "tsv") and not self.columns
 
 

@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
     @property
     def blank(self) -> bool:
-        """Whether the row is blank."""
+        """Check whether the row is blank."""
         return self.record is None and not self.reason
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from t5prep.errors import SourceError, did_you_mean
-from t5prep.json_values import JSON, JSONObject
+from t5prep.json_values import JSON, MALFORMED_ERRORS, JSONObject
 from t5prep.sources.raw import METADATA, glob_pattern, is_set_aside
 from t5prep.sources.split_names import ADVICE
 
@@ -143,7 +143,7 @@ def with_infos(card: JSONObject, path: Path) -> JSONObject:
     try:
         described = {str(config): dict(info["features"] or {}) for config, info in json.loads(_text(path)).items()}
         classes_of(described)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise SourceError(
             f"{path} cannot be read ({error!r:.80}), but it may name the classes. Remove the file.",
             code="source.invalid-card",

@@ -1,8 +1,8 @@
 """Send requests, and download files into the cache once.
 
 Requests are retried after pauses, errors contain no addresses, and checksums are verified. A host's `Retry-After` is
-obeyed up to MAX_RETRY_AFTER_SECONDS. Without one, the pause doubles with each try. urllib3's Retry is not used, because it does not
-resume a body, and it logs complete addresses, even signed ones.
+obeyed up to MAX_RETRY_AFTER_SECONDS. Without one, the pause doubles with each try. urllib3's Retry is not used, because it
+does not resume a body, and it logs complete addresses, even signed ones.
 """
 
 import contextlib
@@ -259,6 +259,7 @@ def _response(
 
 
 def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Return a request with the headers that it has."""
     return request
 
 
@@ -481,9 +482,8 @@ class Download:
                 )
             first = False
             out.write(chunk)
-            if (
-                out.tell() >= self._highest_offset + _PROGRESS
-            ):  # a host that always restarts from zero makes no progress
+            # A host that always restarts from zero makes no progress.
+            if out.tell() >= self._highest_offset + _PROGRESS:
                 self._highest_offset = out.tell()
                 retries.failed = 0
             bar.add(bytes=len(chunk))

@@ -365,7 +365,7 @@ class _Ranges(RangedFile):
     """A file that is read by one request for each range, sent to the storage host while its signed address is valid."""
 
     def __init__(self, url: str, headers: dict[str, str], *, display_name: str, size: int):
-        self._url, self._headers, self._what = url, headers, display_name
+        self._url, self._headers, self._display_name = url, headers, display_name
         self._session = Session()  # one connection for all reads
         self._redirected = ""
         self._whole = b""  # the content of a small file whose host has no ranges
@@ -373,7 +373,7 @@ class _Ranges(RangedFile):
 
     def range(self, start: int, length: int) -> bytes:
         """Return exactly these bytes. Raises SourceError."""
-        retries = Retries(self._what)
+        retries = Retries(self._display_name)
         while True:
             if self._whole:
                 return self._whole[start : start + length]
@@ -386,7 +386,7 @@ class _Ranges(RangedFile):
             if response.status_code != 206:
                 response.close()
                 raise SourceError(
-                    f"The host of {self._what} does not send parts of the file. Download the file, and name the "
+                    f"The host of {self._display_name} does not send parts of the file. Download the file, and name the "
                     "local copy.",
                     code="source.unsupported-host",
                 )
@@ -397,7 +397,7 @@ class _Ranges(RangedFile):
             if not range_match or int(range_match.group(1)) != self._size:
                 response.close()
                 raise SourceError(
-                    f"{self._what} changed: it no longer has the {self._size:,} bytes that were listed. Run the "
+                    f"{self._display_name} changed: it no longer has the {self._size:,} bytes that were listed. Run the "
                     "command again from the start.",
                     code="source.concurrent-change",
                 )
@@ -439,4 +439,4 @@ class _Ranges(RangedFile):
 
     def _ask(self, url: str, headers: dict[str, str], retries: Retries) -> requests.Response:
         """Return the response to one request."""
-        return get(url, display_name=self._what, headers=headers, retries=retries, session=self._session)
+        return get(url, display_name=self._display_name, headers=headers, retries=retries, session=self._session)

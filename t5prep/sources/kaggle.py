@@ -115,6 +115,7 @@ def _authorization() -> dict[str, str]:
 
 
 def _invalid() -> SourceError:
+    """Return the error about an answer that is not one of Kaggle's API."""
     return SourceError(
         "Kaggle does not answer as its API does. Check whether a proxy or a sign-in page intercepts the request.",
         code="kaggle.invalid-response",

@@ -124,7 +124,7 @@ class _Entry:
 
 @dataclasses.dataclass(frozen=True)
 class _Record:
-    """What is used of a record."""
+    """Hold the facts of a record that are used here."""
 
     doi: str
     licence: str

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.tokens import encoder_tokenizer, special_tokens, words
 from t5prep.tokens.encoder_tokenizer import SPACE, Cutting, Described, EncoderTokenizer, MissingSpecialToken
 from t5prep.tokens.ragged import Frame
@@ -41,7 +42,7 @@ def writes_texts(document: Document) -> bool:
         return SENTINEL_TEXTS[0] in texts or (
             encoder_tokenizer.frame_of(document) is None and not texts.isdisjoint(ENDS)
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except MALFORMED_ERRORS:
         return False  # the code that reads the file raises the error
 
 
@@ -68,7 +69,7 @@ def of_pairs(files: ModelFiles) -> bytes:
     try:
         config: SmallFile = json.loads(files.read(CONFIG)) if CONFIG in files.names else {}
         return encoder_tokenizer.of_pairs(files, config)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}). Fetch the files again.",
             code="tokenizer.damaged",

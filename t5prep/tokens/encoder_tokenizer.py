@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.tokens import model_proto, ragged, special_tokens, words
 from t5prep.tokens.ragged import Frame, Ragged
 from t5prep.tokens.special_tokens import BERT_SPECIAL, MASKS, PADS, ROBERTA_SPECIAL, UNKNOWNS, added, unigram_pieces
@@ -324,7 +325,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             return of_pairs(files, config)
         if PIECES in files.names and is_encoders:
             return _complete(sentence_pieces(files.read(PIECES), config), files)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}). Fetch the files again.",
             code="tokenizer.damaged",
@@ -462,7 +463,7 @@ def read_fast(file: bytes | Document, *, name: str) -> "FastTokenizer":
 
     try:
         check_growth(json.loads(file) if isinstance(file, bytes) else file)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise TokenizerError(
             f"The tokenizer {name} cannot be used ({error!s:.160}). Fetch it again.", code="tokenizer.damaged"
         ) from error

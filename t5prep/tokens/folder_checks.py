@@ -7,6 +7,7 @@ import numpy as np
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.tokens import class_steps, encoder_tokenizer, model_proto, sentencepiece_json, special_tokens
 from t5prep.tokens.encoder_tokenizer import JSON
 from t5prep.tokens.special_tokens import CONFIG, SENTINEL
@@ -45,7 +46,7 @@ def parse(content: bytes, *, name: str) -> Document:
         if document["model"].get("type", "Unigram") == "Unigram":
             special_tokens.unigram_pieces(document["model"])
         return document
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise TokenizerError(
             f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.", code="tokenizer.damaged"
         ) from error

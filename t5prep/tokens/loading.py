@@ -13,6 +13,7 @@ from pathlib import Path
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.io import model_files, paths
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.tokens import (
     bpe_tokenizer,
     class_steps,
@@ -43,8 +44,7 @@ def load(name: str | ModelFiles) -> Tokenizer:
     """
     try:
         return _load(name)
-    # Strangers write these files, whose values may be of any type.
-    except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+    except MALFORMED_ERRORS as error:
         name = name.name if isinstance(name, ModelFiles) else name
         raise TokenizerError(
             f"The files of the tokenizer {name} are damaged ({type(error).__name__}). Fetch them again.",
@@ -53,6 +53,7 @@ def load(name: str | ModelFiles) -> Tokenizer:
 
 
 def _load(name: str | ModelFiles) -> Tokenizer:
+    """Return the tokenizer as `load` does, but raise MALFORMED_ERRORS for files that no check of its own covers."""
     if isinstance(name, ModelFiles):
         return _of_folder(name)
     source = _find(name)

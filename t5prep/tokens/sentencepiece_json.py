@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 import sentencepiece
 
 from t5prep.errors import TokenizerError
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.tokens import encoder_tokenizer, model_proto, special_tokens
 from t5prep.tokens.encoder_tokenizer import SPACE
 from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, Normalization, Piece, build
@@ -45,7 +46,7 @@ def convert(document: Document, *, name: str) -> bytes:
             f"{name}: tokenizer.json is not supported because {error}. Choose another tokenizer.",
             code="tokenizer.unsupported-json",
         ) from None
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise TokenizerError(
             f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.", code="tokenizer.damaged"
         ) from error

@@ -9,7 +9,7 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import MODULES, ModelFiles
-from t5prep.json_values import JSONObject
+from t5prep.json_values import MALFORMED_ERRORS, JSONObject
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.training.model.entries import Entries
 from t5prep.training.published import choosing
@@ -125,7 +125,7 @@ def read(files: ModelFiles) -> SentenceRecipe | None:
         return None
     try:
         return _read(files)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise UsageError(
             f"{files.name}: {MODULES} or a file that it lists for sentence-transformers is damaged "
             f"({str(error)[:80]}). Fetch the model again.",

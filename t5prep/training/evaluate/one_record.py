@@ -30,7 +30,7 @@ ANSWERS = "eval.json"
 
 
 class RunFacts(TypedDict):
-    """What a run did with one record. `steps` are counted from 1, up to `trained`, the step of the newest checkpoint.
+    """Hold what a run did with one record. `steps` are counted from 1, up to `trained`, the step of the newest checkpoint.
 
     `loss` is the mean over the target's tokens, and `prediction` the answer, both by the best `checkpoint`. `kept_in` is
     the file with the answer, None if it was predicted now.

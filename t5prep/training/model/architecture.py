@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.json_values import JSON, JSONObject
+from t5prep.json_values import JSON, MALFORMED_ERRORS, JSONObject
 from t5prep.tasks.targets import Target, target_of
 from t5prep.training import objectives
 from t5prep.training.model.entries import (
@@ -570,7 +570,7 @@ def read_config(content: bytes, *, location: object) -> Config:
                 code="model.unknown-type",
             )
         config: Config = _class_of(model_type).from_json(entries)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
+    except MALFORMED_ERRORS as error:
         raise UsageError(
             f"{location} is not a valid model configuration ({str(error)[:200]}). Fetch the file again.",
             code="model.invalid-config",

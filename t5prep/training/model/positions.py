@@ -10,7 +10,7 @@ Angles = tuple[tf.Tensor, tf.Tensor]  # cosines and sines of `rotary_angles`
 
 
 class AttentionSpan(NamedTuple):
-    """What each token of a kind of layer attends to: a mask, bool[batch or 1, 1, queries or 1, keys], and angles of rotation.
+    """Hold what each token of a kind of layer attends to: a mask, bool[batch or 1, 1, queries or 1, keys], and angles of rotation.
 
     The angles are None for a model without rotary positions.
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 from t5prep.dataset.dataset_card import literal
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, uploads
+from t5prep.json_values import MALFORMED_ERRORS
 
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 TOKENIZERS = ("spiece.model", "tokenizer.json")
@@ -52,7 +53,7 @@ def _card(model_folder: Path, name: str) -> str:
     try:
         shape = json.loads((model_folder / "config.json").read_bytes())
         kind, size = str(shape["model_type"]), int(shape["vocab_size"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         reason = f'it has no "{error.args[0]}"' if isinstance(error, KeyError) else error
         raise UsageError(
             f"{model_folder}/config.json is not a valid model configuration ({reason}). Create the file again.",

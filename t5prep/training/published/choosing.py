@@ -8,6 +8,7 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.training.published import flax_file, safetensors_file, t5x_file, torch_file
 from t5prep.training.published.stored import Index, LazyArray, UnreadableError, unreadable_code
 
@@ -93,7 +94,7 @@ def _parts(model: ModelFiles, index: str) -> dict[str, str]:
     """Return the file of each tensor, by the index file `index`. Raises UsageError if a file is missing."""
     try:
         parts = {str(name): str(file) for name, file in json.loads(model.read(index))["weight_map"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise UsageError(
             f"{model.name}: {index} is damaged ({type(error).__name__}). Fetch the file again.", code="weights.damaged"
         ) from error

@@ -10,6 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from t5prep.io import paths
+from t5prep.json_values import MALFORMED_ERRORS
 from t5prep.training.published import stored
 from t5prep.training.published.stored import LazyArray, UnreadableError, in_file, size_of
 
@@ -57,7 +58,7 @@ def tensors(path: Path) -> dict[str, LazyArray]:
         header = dict(json.loads(content))
         header.pop("__metadata__", None)
         return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise UnreadableError(f"its header is damaged ({type(error).__name__})", code="weights.damaged") from error
 
 

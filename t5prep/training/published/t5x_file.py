@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5prep.json_values import JSONObject
+from t5prep.json_values import MALFORMED_ERRORS, JSONObject
 from t5prep.training.published.flax_file import CHUNKED, Value, array_at, mapped, unpack
 from t5prep.training.published.stored import (
     DTYPES,
@@ -171,7 +171,7 @@ def zarr_array(folder: Path, name: str) -> LazyArray:
         separator = str(about.get("dimension_separator", "."))
     except FileNotFoundError as error:
         raise UnreadableError(f"the array {name} is missing", code="weights.missing-file") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except MALFORMED_ERRORS as error:
         raise UnreadableError(f"{name}/.zarray is damaged", code="weights.damaged") from error
     weight_size(dtype, shape)
     chunk_bytes = weight_size(dtype, chunk)
