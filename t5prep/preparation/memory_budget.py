@@ -46,7 +46,7 @@ def share(memory: int, *, workers: int) -> Budget:
     least = WORKER_BYTES + SMALLEST_BLOCK * BLOCK_SHARE
     if memory < MAIN_BYTES + least:
         raise UsageError(
-            f"--memory of {memory:,} bytes is too small for one worker. Use at least --memory {MAIN_BYTES + least >> 20}MiB.",
+            f"--memory {memory / 2**20:.4g}MiB is too small for one worker. Use at least --memory {MAIN_BYTES + least >> 20}MiB.",
             code="option.out-of-range",
         )
     fitting = max(1, (memory - MAIN_BYTES) // (WORKER_BYTES + LARGEST_BLOCK * BLOCK_SHARE))
