@@ -36,7 +36,7 @@ TEXTS = st.lists(st.lists(st.sampled_from(COMMON), max_size=4).map(" ".join), mi
 def lines_kept(
     *, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", keep_newlines: bool = True
 ) -> Featurizer:
-    return featurizer(WORDS, length=length, targets=64, policy=policy, marker=marker, keep_newlines=keep_newlines)
+    return featurizer(WORDS, length=length, targets=512, policy=policy, marker=marker, keep_newlines=keep_newlines)
 
 
 def encoded(featurize: Featurizer, inputs: object, targets: str = "why") -> ExampleFeatures:
