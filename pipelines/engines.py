@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipelines.run_options import RUNNERS
 from t5prep import errors
 from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
 from t5prep.io import atomic_files, gcs, store
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from apache_beam.runners.portability.job_server import JobServer
     from apache_beam.runners.runner import PipelineRunner
 
-RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"
 FLINK = "1.19"
 # Only a clone of the repository has this script. In an installed package, Beam downloads its own release of Flink's

@@ -2,10 +2,11 @@
 
 import dataclasses
 
-from pipelines.engines import RUNNERS
 from t5prep.io import byte_sizes
 from t5prep.options.fields import Options, option
 from t5prep.preparation.memory_budget import DEFAULT
+
+RUNNERS = ("local", "prism", "flink", "dataflow")
 
 
 def parse_memory(text: str) -> int:

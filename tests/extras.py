@@ -13,6 +13,7 @@ import browser
 from servers import gcs_emulator
 
 from pipelines import engines
+from pipelines.run_options import RUNNERS
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -53,7 +54,7 @@ _OTHER_EXTRAS = {
 @functools.cache
 def what_lacks(name: str) -> str:
     """Return how an extra comes onto this machine, empty where it is there."""
-    if name in engines.RUNNERS:
+    if name in RUNNERS:
         return next((lacking.command for lacking in engines.missing() if lacking.engine == name), "")
     is_there, advice = _OTHER_EXTRAS.get(name) or (
         lambda: bool(importlib.util.find_spec(name)),

@@ -4,7 +4,6 @@ import dataclasses
 import sys
 
 import click
-from click import shell_completion
 
 from t5prep.cli import _output
 from t5prep.cli._addresses import ADDRESS
@@ -121,6 +120,8 @@ def completion_command(shell: str) -> None:
       eval "$(t5prep completion zsh)"           # in ~/.zshrc
       t5prep completion fish > ~/.config/fish/completions/t5prep.fish
     """
+    from click import shell_completion
+
     from t5prep.cli import main
 
     completion_class = shell_completion.get_completion_class(shell)

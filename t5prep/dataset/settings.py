@@ -8,7 +8,6 @@ from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
 from t5prep.options.fields import as_cli_option, check, flag, option, option_of
 from t5prep.options.files import FileOptions, parse_delimiter
-from t5prep.sources.split_names import is_split_name
 
 # The kinds of targets in `tasks/targets.py`. They are repeated here, because that module imports Arrow, and `--help` must not.
 TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
@@ -37,6 +36,8 @@ def parse_splits(text: str) -> dict[str, float]:
     >>> parse_splits("validation=15000")
     {'validation': 15000.0, 'train': 1.0}
     """
+    from t5prep.sources.split_names import is_split_name  # imported here, because it imports all of `sources`
+
     splits: dict[str, float] = {}
     items = text.split(",")
     for item in items:
