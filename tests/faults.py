@@ -256,6 +256,15 @@ def scenarios(good: Path) -> list[Scenario]:
             _has_manifest,
             bucket=True,
         ),
+        *(
+            Scenario(
+                f"table {suffix}",
+                lambda f, _, suffix=suffix: ["table", str(good / "data"), f"{f}/tables/t.{suffix}"],
+                lambda f, _: _files(f / "tables"),
+                bool,
+            )
+            for suffix in ("csv", "parquet")
+        ),
         Scenario(
             "train",
             lambda f, _: ["train", *of_good, "--model", str(good / "shape"), "--out", f"{f}/run", *run_settings],

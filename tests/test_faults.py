@@ -1,4 +1,4 @@
-"""Commands that meet a fault of the disk or of a bucket, and are given again: 53 seeds of `faults`, which says what must hold."""
+"""Commands that meet a fault of the disk or of a bucket, and are given again: 73 seeds of `faults`, which says what must hold."""
 
 import os
 import shutil
@@ -39,7 +39,11 @@ def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.parametrize(
-    "name", ["prepare", "prepare near", "prepare overwrites", "prepare to a bucket", "upload", "train", "eval"]
+    "name",
+    [
+        *("prepare", "prepare near", "prepare overwrites", "prepare to a bucket", "upload"),
+        *("table csv", "table parquet", "train", "eval"),
+    ],
 )
 def test_a_fault_leaves_nothing_false(harness: Harness, name: str) -> None:
     """Faults at any call of any library or request, by seed; other tests put a fault at a known place."""

@@ -13,7 +13,7 @@ import click
 
 from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
-from t5prep.io import byte_sizes
+from t5prep.io import address_space, byte_sizes
 from t5prep.io.progress import Progress, number_of
 from t5prep.options.models import RowOptions
 
@@ -172,6 +172,7 @@ def report_command(data: str, out: Path | None, tokenizer: str | None, answers: 
     Example:
       t5prep report data/sample --out report.html
     """
+    address_space.check(address_space.CHARTS_BYTES)
     from t5prep import report
 
     path = report.write(data, out=out or report.default_out(data), tokenizer=tokenizer, answers=answers)

@@ -15,7 +15,7 @@ from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.cli._failing import CodedUsageError
 from t5prep.dataset.settings import Settings
-from t5prep.io import byte_sizes
+from t5prep.io import address_space, byte_sizes
 from t5prep.io.progress import number_of
 from t5prep.preparation import memory_budget
 from t5prep.tasks.task import Task
@@ -113,7 +113,7 @@ def _callback(name: str) -> Callable[..., None]:
         """Prepare the dataset with the values of the options, or with `dry_run` print an estimate."""
         option_values |= {"runner": runner, "workers": workers}
         uri = source[0] if len(source) == 1 else source
-        memory_budget.check_limit()
+        address_space.check(address_space.PREPARING_BYTES)
         if dry_run and as_json:
             raise CodedUsageError(
                 "--json prints the summary of a dataset, but --dry-run makes no dataset. Use either --json or "

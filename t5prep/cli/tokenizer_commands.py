@@ -11,6 +11,7 @@ import click
 from t5prep.cli import _file_options, _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.cli._failing import CodedUsageError
+from t5prep.io import address_space
 from t5prep.io.progress import number_of
 from t5prep.json_values import JSONObject
 from t5prep.options.files import FileOptions
@@ -117,6 +118,7 @@ def train(
     Example:
       t5prep tokenizer train --source wiki.txt --vocab-size 16000 --out data/tokenizer
     """
+    address_space.check(address_space.PREPARING_BYTES)
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     from pipelines import train_tokenizer
 

@@ -1,6 +1,5 @@
 """Divide the memory limit among workers, blocks and ranges of records."""
 
-import resource
 from typing import NamedTuple
 
 from t5prep.errors import UsageError
@@ -17,9 +16,6 @@ LARGEST_RANGE = 32 << 20
 SMALLEST_BLOCK = 256 << 10
 # A source up to this size is prepared by one process in less time than worker processes need to start.
 SMALL = 4 << 20
-# Least limit of the address space (`ulimit -v`). Below it, libraries and threads fail at arbitrary places with
-# obscure messages.
-ADDRESS_BYTES = 2 << 30
 
 
 class Budget(NamedTuple):
@@ -55,14 +51,3 @@ def share(memory: int, *, workers: int) -> Budget:
     return Budget(
         count, min(LARGEST_BLOCK, worker_share // BLOCK_SHARE), min(LARGEST_RANGE, worker_share // RANGE_SHARE)
     )
-
-
-def check_limit() -> None:
-    """Raise UsageError if the shell limits the address space too much for the libraries and threads of this process."""
-    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if allowed != resource.RLIM_INFINITY and allowed < ADDRESS_BYTES:
-        raise UsageError(
-            f"`ulimit -v` allows {allowed >> 20:,} MiB of address space, but t5prep needs "
-            f"{ADDRESS_BYTES >> 20:,} MiB. Raise the limit: ulimit -v unlimited",
-            code="device.address-space-limit",
-        )

@@ -182,7 +182,9 @@ class SourceRows:
 
     def first_examples(self, rows: int) -> tuple[str, list[Example]]:
         """Return the name of the first file, and the examples of its first `rows` rows after the filters."""
-        element, examples = next(self._limited_files()).element, list[Example]()
+        if not (limited_file := next(self._limited_files(), None)):
+            raise SourceError("the manifest names no file of the source.", code="source.files-missing")
+        element, examples = limited_file.element, list[Example]()
         sizes = {file.name: file.bytes for file in self.dataset.manifest.source.files}
         for file in blocks.files(element):
             if file.bytes != sizes[file.name]:

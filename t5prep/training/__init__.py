@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from t5prep.errors import UsageError
+from t5prep.io import address_space
 from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
 # TensorFlow logs warnings about missing GPU libraries, which this trainer never uses; its errors are raised all the same.
@@ -35,7 +36,7 @@ _load_triton()
 
 
 def need_tensorflow() -> None:
-    """Raise UsageError with the install command if TensorFlow is missing, or has no release for this Python."""
+    """Raise UsageError if TensorFlow is missing, has no release for this Python, or cannot run within `ulimit -v`."""
     if importlib.util.find_spec("tensorflow") is None:
         python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
         if not TENSORFLOW_FITS:
@@ -48,3 +49,4 @@ def need_tensorflow() -> None:
             f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}",
             code="install.extra-missing",
         )
+    address_space.check(address_space.TRAINING_BYTES)

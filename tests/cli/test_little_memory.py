@@ -9,13 +9,42 @@ from pathlib import Path
 import pytest
 from raised import assert_error
 
+COMMANDS = {
+    "prepare": [
+        "prepare",
+        "so_quality",
+        "--source",
+        "sample:",
+        "--tokenizer",
+        "sample:",
+        "--out",
+        "OUT",
+        "--workers",
+        "1",
+    ],
+    "tokenizer": ["tokenizer", "train", "--source", "sample:", "--out", "OUT"],
+    "predict": ["predict", "rows.csv", "--model", "run", "--out", "OUT"],
+    "train": ["train", "--recipe", "tiny", "--data", "data", "--out", "OUT"],
+    "report": ["report", "data", "--out", "OUT"],
+}
 
-@pytest.mark.parametrize("megabytes", [400, 1000])
-def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None:
-    line = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(tmp_path / "out")]
+
+@pytest.mark.parametrize(
+    ("command", "megabytes", "least"),
+    [
+        ("prepare", 400, "2,048 MiB"),
+        ("prepare", 1000, "2,048 MiB"),
+        ("tokenizer", 1000, "2,048 MiB"),
+        ("predict", 1800, "3,072 MiB"),  # XLA aborted the process, with 40 lines
+        ("train", 2400, "3,072 MiB"),
+        ("report", 300, "512 MiB"),  # and so did OpenBLAS
+    ],
+)
+def test_too_little_memory_is_a_sentence(tmp_path: Path, command: str, megabytes: int, least: str) -> None:
+    line = [str(tmp_path / "out") if word == "OUT" else word for word in COMMANDS[command]]
     limit = megabytes << 20
     result = subprocess.run(
-        [sys.executable, "-m", "t5prep.cli", *line, "--workers", "1"],
+        [sys.executable, "-m", "t5prep.cli", *line],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         capture_output=True,
         text=True,
@@ -24,8 +53,8 @@ def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None
     )
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert_error(line, "device.address-space-limit", "ulimit -v", f"{megabytes:,} MiB", "2,048 MiB")
-    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert_error(line, "device.address-space-limit", "ulimit -v", f"{megabytes:,} MiB", least)
+    assert not (tmp_path / "out").exists()
 
 
 def test_where_address_space_is_limited_openblas_starts_one_thread() -> None:

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -76,6 +77,34 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
     assert_error(error, "terminal.interrupted")
     subprocess.run(command, env=environment, check=True, capture_output=True)
     assert sum(split.records for split in verify(out).splits.values()) == 6000
+
+
+@pytest.mark.parametrize(
+    "words", [["prepare", "so_quality", "--tokenizer", "sample:"], ["tokenizer", "train", "--column", "Body"]]
+)
+def test_a_second_signal_at_once_is_no_more_than_the_sentence_of_the_first(tmp_path: Path, words: list[str]) -> None:
+    """Neither a traceback of a worker, nor a warning of the process that watches semaphores, until the last one ends."""
+    source = write_csv(tmp_path / "rows.csv", questions(6000, words=200))
+    command = [sys.executable, "-m", "t5prep.cli", *words, "--source", str(source), "--workers", "2"]
+    command += ["--out", str(tmp_path / "out")]
+    with tempfile.TemporaryDirectory(
+        dir="/tmp"
+    ) as short:  # the sockets of the workers would not fit into a longer name
+        environment = {**os.environ, "T5PREP_CACHE": str(tmp_path / "cache"), "TMPDIR": short}
+        run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        while not list(Path(short).glob(".unfinished-t5prep-*/pymp-*/listener-*")):
+            assert run.poll() is None
+            time.sleep(0.01)
+        os.killpg(run.pid, signal.SIGSTOP)  # both signals are there when it goes on
+        run.send_signal(signal.SIGTERM)
+        os.killpg(run.pid, signal.SIGINT)
+        os.killpg(run.pid, signal.SIGCONT)
+        error_output = run.communicate(timeout=600)[1]
+    assert run.returncode in (1, -signal.SIGINT)
+    errors = [line for line in error_output.splitlines() if "SentencePiece tokenizes" not in line]
+    assert len(errors) <= 1, error_output
+    for error in errors:
+        assert_error(error, "terminal.interrupted")
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,18 @@ def test_drawn_changes_of_a_manifest(datasets: Path, tmp_path: Path, monkeypatch
         assert not wrong, f"seed {seed}: {wrong}"
 
 
+def test_a_manifest_that_names_no_file_of_its_source_is_no_traceback(datasets: Path, tmp_path: Path) -> None:
+    """`make fuzz` found it: `report` looks at the first file."""
+    data = shutil.copytree(datasets / "padded", tmp_path / "data")
+    facts = json.loads((data / manifest.NAME).read_text())
+    facts["source"]["files"] = []
+    (data / manifest.NAME).write_text(seal(facts))
+    for line in commands(data, tmp_path):
+        if line[0] != "diff":
+            result = CliRunner().invoke(main, line)
+            assert isinstance(result.exception, SystemExit | None), line
+
+
 def set_value(*key_path: str, value: Any) -> Callable[[Facts], None]:
     def change(facts: Facts) -> None:
         for name in key_path[:-1]:

@@ -452,6 +452,14 @@ def test_a_place_that_cannot_be_written_is_said_without_an_option_that_table_lac
         record_table.write(record_table.records(Dataset(data)), tmp_path / "file" / "t.csv")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+def test_a_full_disk_is_a_sentence(data: Path, tmp_path: Path, name: str) -> None:
+    """Whatever the library that writes; tests/faults.py puts a full disk at drawn calls."""
+    (tmp_path / name).symlink_to("/dev/full")
+    refused("output.no-space", str(tmp_path / name), command=["table", data, tmp_path / name])
+
+
 def test_the_source_is_not_replaced(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(10))
     prepared(source, tmp_path / "d", tokenizer="sample:")
