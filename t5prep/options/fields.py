@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import math
 import numbers
+import operator
 import os
 import shlex
 import types
@@ -30,8 +31,12 @@ def option(
     help: str = "",
     *,
     choices: Sequence[str] = (),
+    synonyms: Mapping[str, str] | None = None,
     minimum: float | None = None,
     maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    bounds_note: str = "",
     parse: Callable[[str], object] | None = None,
     default_text: str = "",
     changes_tokens: bool = False,
@@ -49,7 +54,9 @@ def option(
     * default: the value without the option. `default_text` is its spelling for `parse` where `default` is None.
     * help: the text in `--help`, without a full stop.
     * choices: the allowed texts, beside `default`.
-    * minimum, maximum: the bounds of a number, or of each member of a tuple.
+    * synonyms: the values of other programs → the choice to suggest for them.
+    * minimum, maximum, above, below: the bounds of a number, or of each member of a tuple. `above` and `below` are outside.
+    * bounds_note: the end of the error about a bound.
     * parse: a function from the typed text to the value. It raises UsageError.
     * changes_tokens: True if another value gives other token ids.
     * removes_markup: the value that removes HTML tags from the texts, or "" where no value does.
@@ -65,8 +72,12 @@ def option(
     metadata = {
         "help": help,
         "choices": tuple(choices),
+        "synonyms": synonyms or {},
         "minimum": minimum,
         "maximum": maximum,
+        "above": above,
+        "below": below,
+        "bounds_note": bounds_note,
         "parse": parse,
         "default_text": default_text,
         "changes_tokens": changes_tokens,
@@ -215,44 +226,72 @@ _KINDS: dict[type, tuple[type, str]] = {
 _PLURALS = {str: ", or a list of texts", int: ", or a list of whole numbers", float: ", or a list of numbers"}
 
 
-def check(chosen: "DataclassInstance") -> None:
+@dataclasses.dataclass(frozen=True)
+class Wording:
+    """Hold how the errors of `check` and `check_effect` name a field, and their codes.
+
+    * name: the field without a value.
+    * typed: the field with a value, as a user would type it.
+    * any_value: the field with any value but its default.
+    """
+
+    name: Callable[[str], str]
+    typed: Callable[[str, object], str]
+    any_value: Callable[[str], str]
+    unknown_choice: str
+    out_of_range: str
+    no_effect: str
+
+
+OPTION = Wording(
+    flag, as_cli_option, flag, "option.unknown-choice", "option.out-of-range", "option.missing-prerequisite"
+)
+# Name of a bound in a field → its words in errors, and whether a number is inside of it.
+_BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "minimum": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "maximum": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
+
+
+def check(chosen: "DataclassInstance", wording: Wording = OPTION) -> None:
     """Raise UsageError for a value that is not among the field's choices, is out of its bounds, or is not finite."""
     for field in dataclasses.fields(chosen):
-        value, rules = getattr(chosen, field.name), field.metadata
+        name, value, rules = wording.name(field.name), getattr(chosen, field.name), field.metadata
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(
-                f"{flag(field.name)} {value} is not finite. Pass a finite number.", code="option.out-of-range"
-            )
+            raise UsageError(f"{name} {value} is not finite. Pass a finite number.", code=wording.out_of_range)
         if rules.get("choices") and value not in (*rules["choices"], field.default):
-            suggestion = did_you_mean(str(value), rules["choices"])
-            raise UsageError(
-                f'{flag(field.name)} "{value}" is not a valid choice.{suggestion} Choose one of: '
-                f"{', '.join(rules['choices'])}.",
-                code="option.unknown-choice",
+            ours = rules["synonyms"].get(str(value).lower())
+            suggestion = (
+                f" Write {wording.typed(field.name, ours)}." if ours else did_you_mean(str(value), rules["choices"])
             )
+            raise UsageError(
+                f'{name} "{value}" is not a valid choice.{suggestion} Choose one of: {", ".join(rules["choices"])}.',
+                code=wording.unknown_choice,
+            )
+        bounds = [(*_BOUNDS[bound], rules[bound]) for bound in _BOUNDS if rules.get(bound) is not None]
         for number in value if isinstance(value, tuple) else (value,):
-            if rules.get("minimum") is not None and number is not None and number < rules["minimum"]:
+            if number is not None and not all(is_inside(number, limit) for _, is_inside, limit in bounds):
+                allowed = " and ".join(f"{words} {limit}" for words, _, limit in bounds)
                 raise UsageError(
-                    f"{flag(field.name)} {number} is too small. Use at least {rules['minimum']}.",
-                    code="option.out-of-range",
-                )
-            if rules.get("maximum") is not None and number is not None and number > rules["maximum"]:
-                raise UsageError(
-                    f"{flag(field.name)} {number} is too large. Use at most {rules['maximum']}.",
-                    code="option.out-of-range",
+                    f"{name} {number} is out of range. Use a number {allowed}{rules['bounds_note']}.",
+                    code=wording.out_of_range,
                 )
 
 
-def check_effect(chosen: "DataclassInstance") -> None:
+def check_effect(chosen: "DataclassInstance", wording: Wording = OPTION) -> None:
     """Raise UsageError for a value that has no effect with the values of the options in its field's `only_with`."""
     for field in dataclasses.fields(chosen):
         if getattr(chosen, field.name) != field.default and not has_effect(field, chosen):
             prerequisites = [
-                as_cli_option(name, value) if values else flag(name)
+                wording.typed(name, value) if values else wording.any_value(name)
                 for name, values in field.metadata["only_with"].items()
                 for value in values or [None]
             ]
-            raise without_effect(as_cli_option(field.name, getattr(chosen, field.name)), prerequisites)
+            raise without_effect(
+                wording.typed(field.name, getattr(chosen, field.name)), prerequisites, code=wording.no_effect
+            )
 
 
 def has_effect(field: "dataclasses.Field[object]", chosen: "DataclassInstance") -> bool:
@@ -265,12 +304,12 @@ def has_effect(field: "dataclasses.Field[object]", chosen: "DataclassInstance") 
     )
 
 
-def without_effect(option: str, prerequisites: Sequence[str]) -> UsageError:
-    """Return the error about `option`, as typed, which has no effect without one of `prerequisites`."""
+def without_effect(option: str, prerequisites: Sequence[str], *, code: str = OPTION.no_effect) -> UsageError:
+    """Return the error `code` about `option`, as typed, which has no effect without one of `prerequisites`."""
     needed = " or ".join(prerequisites)
     return UsageError(
         f"{option} has no effect without {needed}. Add {needed}, or remove {option}.",
-        code="option.missing-prerequisite",
+        code=code,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import paths
 from t5prep.json_values import JSON, JSONObject
-from t5prep.options.fields import has_effect
+from t5prep.options.fields import Wording, check, check_effect, has_effect, option
 from t5prep.training.objectives import NUMBERS
 from t5prep.training.step.schedules import NAMES as SCHEDULES
 
@@ -36,58 +36,43 @@ def setting(
     default: object,
     help: str,
     *,
-    choices: Sequence[str] = (),
-    minimum: float | None = None,
-    maximum: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    bounds_note: str = "",
-    only_with: Mapping[str, tuple[JSON, ...]] | None = None,
     names: str | Mapping[str, str] = "",
-    values: Mapping[str, str] | None = None,
     free: bool = False,
     of_evaluation: bool = False,
     of_scores: bool = False,
-    section: str = "",
+    **rules: Any,
 ) -> Any:
-    """Return a dataclass field for one setting.
+    """Return a dataclass field for one setting: an option (`t5prep.options.fields.option` describes `rules`) with marks.
 
-    Args:
-        default: The default value.
-        help: Half a line of text for `t5prep train --settings`.
-        choices: The allowed texts.
-        minimum: The lowest allowed number.
-        maximum: The highest allowed number.
-        above: The number must be above this bound.
-        below: The number must be below this bound.
-        bounds_note: The end of the error about a bound.
-        only_with: Another setting, and its values with which this setting has an effect; () for all but the default.
-        names: The names of the setting in other trainers, separated by spaces, or mapped to a note for the user.
-        values: The values of other trainers → ours.
-        free: The setting may change when a run is resumed. It decides paths, intervals or durations, never what is computed.
-        of_evaluation: The setting has no effect without an evaluation split.
-        of_scores: The setting decides the numbers of an evaluation.
-        section: The heading above this setting and the next ones in `t5prep train --settings`.
+    * names: the names of the setting in other trainers, separated by spaces, or mapped to a note for the user.
+    * free: True if the setting may change when a run is resumed. It decides paths, intervals or durations, never what is
+      computed.
+    * of_evaluation: True if the setting has no effect without an evaluation split.
+    * of_scores: True if the setting decides the numbers of an evaluation.
     """
-    metadata = {
-        "help": help,
-        "choices": tuple(choices),
-        "minimum": minimum,
-        "maximum": maximum,
-        "above": above,
-        "below": below,
-        "why": bounds_note,
-        "only_with": only_with or {},
+    marks = {
         "names": dict.fromkeys(names.split(), "") if isinstance(names, str) else dict(names),
-        "values": dict(values or {}),
         "free": free,
         "of_evaluation": of_evaluation,
         "of_scores": of_scores,
-        "section": section,
     }
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={**option(default, help, **rules).metadata, **marks})
 
 
+def _as_setting(name: str, value: object) -> str:
+    """Return the setting `name` with `value` as a user would type it: `--set generate=true`."""
+    return f"--set {name}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+# How errors name a setting.
+_SETTING = Wording(
+    str,
+    _as_setting,
+    lambda name: _as_setting(name, "N"),
+    "setting.unknown-choice",
+    "setting.out-of-range",
+    "setting.inapplicable",
+)
 _ADAFACTOR: _OnlyWith = {"optimizer": ("adafactor",)}
 _ADAMW: _OnlyWith = {"optimizer": ("adamw",)}
 _POLYNOMIAL: _OnlyWith = {"schedule": ("polynomial",)}
@@ -173,7 +158,7 @@ class TrainConfig:
         "optimizer: adafactor, as T5 was trained, or adamw",
         choices=("adafactor", "adamw"),
         names="optim",
-        values=dict.fromkeys(("adam", "adamw_torch", "adamw_hf", "adamw_torch_fused"), "adamw"),
+        synonyms=dict.fromkeys(("adam", "adamw_torch", "adamw_hf", "adamw_torch_fused"), "adamw"),
         section="Optimizer",
     )
     learning_rate: float = setting(  # constant, for fine-tuning (Raffel 2020 §3.5)
@@ -187,7 +172,7 @@ class TrainConfig:
         f"learning rate over time: {', '.join(SCHEDULES)}",
         choices=SCHEDULES,
         names="lr_scheduler_type lr_scheduler scheduler",
-        values={
+        synonyms={
             "constant_with_warmup": "warmup_constant",
             "warmupconstant": "warmup_constant",
             "warmuplinear": "linear",
@@ -264,7 +249,7 @@ class TrainConfig:
             "mixed_precision": "",
             "precision": "",
         },
-        values={
+        synonyms={
             **dict.fromkeys(("bf16", "bf16-mixed", "fp16", "float16", "half", "16-mixed"), "bfloat16"),
             **dict.fromkeys(("fp32", "float", "32"), "float32"),
         },
@@ -523,19 +508,7 @@ def _read(key: str, value: JSON, kind: type) -> object:
 
 def _check(config: TrainConfig) -> None:
     """Raise UsageError for a value that is not possible, by itself or together with another one."""
-    for key, field in FIELDS.items():
-        value, rules = getattr(config, key), field.metadata
-        if rules["choices"] and value not in rules["choices"]:
-            ours = _value_here(key, value)
-            suggestion = (
-                f" Here it is called {ours} (--set {key}={ours})." if ours else did_you_mean(value, rules["choices"])
-            )
-            raise UsageError(
-                f'{key} does not accept "{value}".{suggestion} Choose one of: {", ".join(rules["choices"])}.',
-                code="setting.unknown-choice",
-            )
-        if bounds := _outside(value, rules):
-            raise UsageError(f"{key} is {value}, but {bounds}{rules['why']}.", code="setting.out-of-range")
+    check(config, _SETTING)
     if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
         raise UsageError(
             f'shard does not accept "{config.shard}". Use auto or a number of devices, for example --set shard=4',
@@ -568,28 +541,6 @@ def _check(config: TrainConfig) -> None:
         raise UsageError("Both steps and epochs are set. Set one of them to 0.", code="setting.conflict")
 
 
-def _outside(value: Any, rules: Mapping[str, Any]) -> str:
-    """Return the end of an error's sentence if `value` is outside of the bounds in `rules`; "" if it is inside.
-
-    `rules` is the metadata of the setting's field.
-
-    >>> _outside(-1, FIELDS["steps"].metadata), _outside(1, FIELDS["dropout"].metadata), _outside(0, FIELDS["batch"].metadata)
-    ('cannot be negative', 'must be at least 0 and below 1', 'must be at least 1')
-    """
-    minimum, maximum, above, below = (rules[name] for name in ("minimum", "maximum", "above", "below"))
-    if (
-        (minimum is None or value >= minimum)
-        and (maximum is None or value <= maximum)
-        and (above is None or value > above)
-        and (below is None or value < below)
-    ):
-        return ""
-    if minimum == 0 and value < 0 and below is None:
-        return "cannot be negative"
-    bounds = (("at least", minimum), ("above", above), ("at most", maximum), ("below", below))
-    return f"must be {' and '.join(f'{word} {bound:,}' for word, bound in bounds if bound is not None)}"
-
-
 def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` without those that the values `changed` make ineffective.
 
@@ -605,17 +556,8 @@ def _without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) 
 
 def _check_effect(config: TrainConfig) -> None:
     """Raise UsageError for a value that differs from the default and has no effect with the other settings."""
+    check_effect(config, _SETTING)
     chosen = find_changed(config)
-    for key in chosen:
-        if not has_effect(FIELDS[key], config):
-            ((by, counts),) = FIELDS[key].metadata["only_with"].items()
-            value = str(getattr(config, by)).lower()
-            alternatives = " or ".join(str(choice).lower() for choice in counts or ["N"])
-            raise UsageError(
-                f"{key} is {getattr(config, key)}, but has no effect with {by}={value}. Remove {key}, or use "
-                f"--set {by}={alternatives}.",
-                code="setting.inapplicable",
-            )
     for key in ("rates", "temperature", "cap"):
         if key in chosen and len(config.data) == 1:
             value = ", ".join(map(str, config.rates)) if key == "rates" else getattr(config, key)
@@ -666,7 +608,7 @@ def _value_here(key: str, value: str) -> str:
     >>> _value_here("schedule", "warmuplinear"), _value_here("schedule", "linear")
     ('linear', '')
     """
-    return str(FIELDS[key].metadata["values"].get(value.lower(), ""))
+    return str(FIELDS[key].metadata["synonyms"].get(value.lower(), ""))
 
 
 def parse_buckets(texts: Sequence[str]) -> list[Lengths]:

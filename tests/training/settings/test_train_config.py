@@ -130,7 +130,7 @@ def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> No
     assert not ours & train_config.OTHER_NAMES.keys()
     assert len(train_config.OTHER_NAMES) == 61
     for key, field in train_config.FIELDS.items():
-        for theirs, value in field.metadata["values"].items():
+        for theirs, value in field.metadata["synonyms"].items():
             assert getattr(train_config.build({key: value}), key) == value, theirs
 
 
@@ -212,15 +212,15 @@ def test_what_may_change_between_two_starts() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"weight_decay": 0.1}, ("weight_decay", "0.1", "optimizer=adafactor")),
+        ({"weight_decay": 0.1}, ("weight_decay", "0.1", "--set optimizer=adamw")),
         ({"beta1": 0.5}, ("beta1", "0.5", "--set optimizer=adamw")),
         ({"beta2": 0.5}, ("beta2", "0.5")),
         ({"epsilon": 1e-6}, ("epsilon", "1e-06")),
-        ({"optimizer": "adamw", "parameter_scale": False}, ("parameter_scale", "False")),
+        ({"optimizer": "adamw", "parameter_scale": False}, ("parameter_scale=false", "--set optimizer=adafactor")),
         ({"optimizer": "adamw", "decay_rate": 0.5}, ("decay_rate", "0.5", "--set optimizer=adafactor")),
-        ({"warmup": 10}, ("warmup", "10", "schedule=constant")),
+        ({"warmup": 10}, ("warmup", "10", "--set schedule=linear")),
         ({"power": 2}, ("power", "2", "--set schedule=polynomial")),
-        ({"beams": 4}, ("beams", "4", "generate=false")),
+        ({"beams": 4}, ("beams", "4", "--set generate=true")),
         ({"data": "a", "rates": "1"}, ("rates", "1.0")),
     ],
 )
