@@ -32,7 +32,7 @@ ARTICLES = [
 # What a test adds, so that a command is done in seconds.
 QUICK = {
     "train": ["--set", "steps=4", "--set", "warmup=2", "--set", "eval_every=4"],
-    "tokenizer": ["--vocab-size", "200"],
+    "tokenizer": ["--vocab-size", "200", "--lines", "1000"],
 }
 
 

@@ -90,14 +90,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("file_name", "text"), _runnable(), ids=str)
-def test_what_is_advised_runs(
-    file_name: str, text: str, world: Path, internet: Internet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each command that a message, page or example advises ends well; other tests only parse them."""
+def test_what_is_advised_runs(world: Path, internet: Internet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command that a message, page or example advises ends well; other tests only parse them.
+
+    One test, because each process of pytest would parse all modules to name the cases.
+    """
     publish(internet)
     monkeypatch.chdir(world)
     monkeypatch.setenv("HF_TOKEN", internet.hub.token)
+    failures = [failure for file_name, text in _runnable() if (failure := _failure(file_name, text, world))]
+    assert not failures
+
+
+def _failure(file_name: str, text: str, world: Path) -> str:
+    """Run an advised command, and return how it failed; "" if it did not."""
     words = [NAMES.get(word, word) for word in shlex.split(text)[1:]]
     words = [OPEN[words[index - 1]] if word == "x" else word for index, word in enumerate(words)]
     for model_path in ("models/sample", "models/folder", "models/dir"):
@@ -114,7 +120,7 @@ def test_what_is_advised_runs(
     )
     standard_input = "quality: How do I sort a list?\n" if "--as-text" in words else None
     result = CliRunner().invoke(cli.main, words, input=standard_input)
-    assert result.exit_code == 0, (file_name, words, result.output[-2000:], result.exception)
+    return "" if result.exit_code == 0 else f"{file_name}: {words}: {result.output[-2000:]} {result.exception!r}"
 
 
 def test_what_is_not_run_here_is_known() -> None:

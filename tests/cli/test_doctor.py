@@ -89,8 +89,12 @@ def test_two_tensorflows_of_one_folder_are_of_one_version(
 def test_what_a_jax_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A jax without the one name is wrong in `doctor` by the sentence with which `train` ends."""
     monkeypatch.setattr(_checks, "run_python", RUN_PYTHON)
+    # TensorFlow itself takes seconds to start, and is not asked.
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys, types\nsys.modules['jax.extend.mlir'] = types.ModuleType('jax.extend.mlir')\n"
+        "import sys, types\n"
+        "sys.modules['jax.extend.mlir'] = types.ModuleType('jax.extend.mlir')\n"
+        "sys.modules['tensorflow'] = tf = types.ModuleType('tensorflow')\n"
+        "tf.config = types.SimpleNamespace(list_physical_devices=list)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     (finding,) = _checks.tensorflow()

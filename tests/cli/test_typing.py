@@ -3,7 +3,6 @@
 import os
 import pty
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from raised import assert_error
 from small_corpora import prepared, questions, write_csv
 
 from t5prep.cli import main
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -86,14 +83,16 @@ def test_rows_that_mostly_make_no_example_are_warned_of(feedback_files: None) ->
     assert "If the ids in Y begin anew in each file, leave --id-column out" in ids
 
 
-def test_who_types_at_a_terminal_is_told_how_to_end(feedback_files: None) -> None:
+def test_who_types_at_a_terminal_is_told_how_to_end(
+    feedback_files: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without a word, `predict` alone would seem to hang."""
     ours, terminal = pty.openpty()
     with os.fdopen(ours, "wb"), os.fdopen(terminal) as stdin:
         os.write(ours, b"\x04")
-        ran = subprocess.run(
-            [sys.executable, "-m", "t5prep.cli", "predict", "--model", "runs/feedbak"],
-            stdin=stdin, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-    assert ran.stderr.startswith("Type one input per line, and end with Ctrl-D")
-    assert "Traceback" not in ran.stderr
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit):
+            main(["predict", "--model", "runs/feedbak"])
+    messages = capsys.readouterr().err.splitlines()
+    assert messages[0].startswith("Type one input per line, and end with Ctrl-D")
+    assert_error(messages[-1], "model.not-found")

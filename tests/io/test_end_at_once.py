@@ -14,6 +14,8 @@ COMPUTING = """
 import signal, sqlite3, sys, time
 from t5prep.io import signals
 
+signals.GRACE_SECONDS = 0.3
+
 def handler(number, frame):
     raise KeyboardInterrupt
 
@@ -54,7 +56,7 @@ def test_an_ignored_signal_ends_nothing_and_the_other_one_does() -> None:
     process = computing("SIGINT")
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=2)
+        process.wait(timeout=1)
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=60)
     assert stderr.startswith("Error: SIGTERM: ")
@@ -64,7 +66,7 @@ def test_after_the_beginning_a_signal_is_only_pythons() -> None:
     script = COMPUTING.replace('print("begun", flush=True)', "pass").replace("1000000000000", "10")
     waiting = (
         '\ntry:\n    print("begun", flush=True)\n    time.sleep(60)\n'
-        "except KeyboardInterrupt:\n    time.sleep(1.5)\n    sys.exit(7)"
+        "except KeyboardInterrupt:\n    time.sleep(0.8)\n    sys.exit(7)"
     )
     process = subprocess.Popen([sys.executable, "-c", script + waiting], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"

@@ -186,7 +186,7 @@ def test_errors_are_sentences(text: Path, tmp_path: Path):
 def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tmp_path: Path):
     """Texts that were prepared with it would no longer be what they say."""
     out = tmp_path / "out"
-    train = ("train", "--source", str(text), "--out", str(out), "--workers", "1", "--vocab-size")
+    train = ("train", "--source", str(text), "--lines", "300", "--out", str(out), "--workers", "1", "--vocab-size")
     assert run(*train, "400")[0] == 0
     previous_contents = {path.name: path.read_bytes() for path in out.iterdir()}
     refused("output.different-settings", str(out), command=("tokenizer", *train, "500"))
@@ -202,6 +202,7 @@ def test_of_a_source_with_splits_only_train_is_read(tmp_path: Path) -> None:
     for name in ("train", "validation"):
         (source / f"{name}.txt").write_text("\n".join(f"{name} {line}" for line in LINES))
     command = ["tokenizer", "train", "--source", str(source), "--out", str(tmp_path / "out"), "--vocab-size", "300"]
+    command += ["--lines", "300", "--workers", "1"]
     result = CliRunner().invoke(main, command)
     assert ", not validation" in result.output
     trained_on = json.loads((tmp_path / "out" / "t5prep_training.json").read_text())

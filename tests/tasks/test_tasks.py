@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep.errors import Reject
@@ -106,7 +106,6 @@ def test_a_task_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("name", registry.names())
-@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_no_row_stops_the_others(name, data):
     """A value of a type that nobody expects makes an example or a reason, and an id that is none is a reason."""
