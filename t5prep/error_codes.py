@@ -164,6 +164,10 @@ CODES = {
         "Manifest has a schema of another t5prep version.",
         "Prepare the dataset again, or use the t5prep that wrote it.",
     ),
+    "dataset.untrusted-tokenizer": (
+        "Manifest names a tokenizer on the Hub that this user has never used.",
+        "If you trust the author of the dataset, name the tokenizer with --tokenizer.",
+    ),
     "device.address-space-limit": (
         "`ulimit -v` allows less address space than required.",
         "Raise the limit: ulimit -v unlimited.",

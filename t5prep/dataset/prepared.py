@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest, Split
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Shard
-from t5prep.errors import DatasetError, TokenizerError, did_you_mean
+from t5prep.errors import DatasetError, T5prepError, TokenizerError, did_you_mean
 from t5prep.io import gcs, paths
 from t5prep.tokens import loading, newlines
 from t5prep.tokens.tokenizer import Tokenizer
@@ -54,20 +55,34 @@ class Dataset:
     """Read a prepared dataset: its `manifest`, in the `folder` or prefix. Everything else is read once, at its first use.
 
     `data` is the folder or its manifest. `tokenizer` is a path or name of the tokenizer, if the one in the manifest cannot
-    be found. Raises DatasetError.
+    be found. `model` is a model that the user named: its tokenizer may be the dataset's. Raises DatasetError.
     """
 
-    def __init__(self, data: str | Path, *, tokenizer: str | None = None) -> None:
-        self.manifest, self._tokenizer = manifest.load(data), tokenizer
+    def __init__(self, data: str | Path, *, tokenizer: str | None = None, model: str = "") -> None:
+        self.manifest, self._tokenizer, self._model = manifest.load(data), tokenizer, model
         self.folder = manifest.folder_of(data) or "."
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer that made the dataset. Raises TokenizerError if it is missing, or has another SHA-256."""
+        """Return the tokenizer that made the dataset. Raises TokenizerError if it is missing, or has another SHA-256.
+
+        The author of the dataset chose the name in its manifest, and may be a stranger. So the Hub is not asked for a name
+        that this user has never used.
+        """
         described = self.manifest.tokenizer
         try:
-            vocabulary = loading.load(self._tokenizer or described.name)
+            vocabulary = loading.load(self._tokenizer or described.name, from_manifest=not self._tokenizer)
         except TokenizerError as error:
+            if self._model and not self._tokenizer:
+                with contextlib.suppress(T5prepError):
+                    if (vocabulary := loading.load(self._model)).sha256 == described.sha256:
+                        return vocabulary
+            if error.code == "dataset.untrusted-tokenizer":
+                raise TokenizerError(
+                    f"{error} If you trust the author of the dataset, name the tokenizer: --tokenizer "
+                    f"{shlex.quote(described.name)}",
+                    code=error.code,
+                ) from error
             raise TokenizerError(
                 f"{error} The dataset needs the tokenizer that prepared it. Name its location: --tokenizer PATH",
                 code="dataset.tokenizer-unavailable",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from t5prep.errors import UsageError
-from t5prep.io import paths
+from t5prep.io import addresses, paths
 
 # The file of sentence-transformers that lists a model's modules and their folders.
 MODULES = "modules.json"
@@ -51,8 +51,32 @@ class ModelFiles:
             ) from error
 
 
+def remember(name: str) -> None:
+    """Record that this user has named the Hub repository `name`, so that a dataset may name it too (`find_known`)."""
+    addresses.remember(_address(name))
+
+
+def find_known(name: str) -> ModelFiles | None:
+    """Return the files of a Hub repository that a stranger's file names.
+
+    The Hub is asked only for a repository that this user has named before. Else the files are those in the Hub's cache on
+    this machine, or None if there are none. Raises UsageError.
+    """
+    if addresses.is_known(_address(name)):
+        return find(name)
+    try:
+        return _in_cache(name, "this user has never named it", KeyError(name))
+    except UsageError:
+        return None
+
+
+def _address(name: str) -> str:
+    """Return the form in which the name of a model on the Hub is remembered. It is no address of a source."""
+    return f"hf:models/{name}"
+
+
 def find(name: str | Path) -> ModelFiles:
-    """Return the files of the model in the directory `name`, else of the Hub repository `name`.
+    """Return the files of the model in the directory `name`, else of the Hub repository `name`, which the user has named.
 
     Raises UsageError if there is neither.
     """
@@ -63,7 +87,9 @@ def find(name: str | Path) -> ModelFiles:
             f"{name} does not exist.{suggestion} Pass a run, a directory with config.json, or a Hub name.",
             code="model.not-found",
         )
-    return _on_the_hub(str(name))
+    files = _on_the_hub(str(name))
+    remember(str(name))
+    return files
 
 
 def in_directory(folder: Path, *, name: str) -> ModelFiles:

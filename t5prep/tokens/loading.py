@@ -35,15 +35,17 @@ MODEL_NAMES = ("spiece.model", "sentencepiece.model", "tokenizer.model", "senten
 BYTES_CLASS = "ByT5Tokenizer"
 
 
-def load(name: str | ModelFiles) -> Tokenizer:
+def load(name: str | ModelFiles, *, from_manifest: bool = False) -> Tokenizer:
     """Return the tokenizer `name`: `sample:`, a file, a directory, a Hub name, or the files of a model. Raises TokenizerError.
+
+    A Hub name `from_manifest`, which the author of a dataset chose, is fetched only if the user has named it before.
 
     A file is a SentencePiece model or a `tokenizer.json`. ByT5 has neither, and is recognized by its `tokenizer_config.json`. An
     encoder's tokenizer (BERT's, RoBERTa's, ...) may also be a `vocab.txt`, a `vocab.json` beside its `merges.txt`, or a
     `spm.model`. The other files of a directory or a Hub repository count as in transformers (`_of_folder`).
     """
     try:
-        return _load(name)
+        return _load(name, from_manifest=from_manifest)
     except MALFORMED_ERRORS as error:
         name = name.name if isinstance(name, ModelFiles) else name
         raise TokenizerError(
@@ -52,11 +54,11 @@ def load(name: str | ModelFiles) -> Tokenizer:
         ) from error
 
 
-def _load(name: str | ModelFiles) -> Tokenizer:
+def _load(name: str | ModelFiles, *, from_manifest: bool) -> Tokenizer:
     """Return the tokenizer as `load` does, but raise MALFORMED_ERRORS for files that no check of its own covers."""
     if isinstance(name, ModelFiles):
         return _of_folder(name)
-    source = _find(name)
+    source = _find(name, from_manifest=from_manifest)
     if isinstance(source, ModelFiles):
         return _of_folder(source)
     files = model_files.in_directory(source.parent, name=name)
@@ -172,8 +174,11 @@ def of_content(content: bytes, *, name: str) -> Tokenizer:
     return (BpeTokenizer if bpe_tokenizer.is_of_text_model(content) else EncoderTokenizer)(content, name=name)
 
 
-def _find(name: str) -> Path | ModelFiles:
-    """Return the path of the file `name`, or the files of the directory or Hub repository `name`. Raises TokenizerError."""
+def _find(name: str, *, from_manifest: bool = False) -> Path | ModelFiles:
+    """Return the path of the file `name`, or the files of the directory or Hub repository `name`. Raises TokenizerError.
+
+    For `from_manifest`, see `load`.
+    """
     if name == "sample:":
         from t5prep.sources import sample
 
@@ -195,7 +200,7 @@ def _find(name: str) -> Path | ModelFiles:
             code="tokenizer.not-found",
         )
     try:
-        return model_files.find(name)
+        files = model_files.find_known(name) if from_manifest else model_files.find(name)
     except UsageError as error:
         raise TokenizerError(
             f"{error}".replace(model_files.MODEL_NAME_HINT, "T5's own tokenizer is google-t5/t5-base.").replace(
@@ -203,6 +208,13 @@ def _find(name: str) -> Path | ModelFiles:
             ),
             code="tokenizer.not-found" if error.code == "model.not-found" else error.code,
         ) from None
+    if files is None:
+        raise TokenizerError(
+            f"The manifest names the tokenizer {name} on the Hugging Face Hub, which you have never used and which is not "
+            "on this machine.",
+            code="dataset.untrusted-tokenizer",
+        )
+    return files
 
 
 def as_in_transformers(name: str, tokenizer: Tokenizer) -> dict[str, bytes]:

@@ -87,7 +87,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
                 code="device.several-hosts",
             )
         compiling.check_batch(config, layout.replicas)
-        opened = open_datasets.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
+        opened = open_datasets.open_training_splits(config)
         manifests = [dataset_split.manifest for dataset_split in opened]
         checks.check_data(config, manifests)
         shape, initial = first_weights(config, opened[0].dataset.tokenizer, manifests)

@@ -80,7 +80,7 @@ def _train(
     layouts = compiling.layouts(config, open_devices)
     layout = next(layouts)
     hosts.check_places(config.out, *config.data)
-    opened = open_datasets.open_splits(config.data, config.split, tokenizer_name=config.tokenizer)
+    opened = open_datasets.open_training_splits(config)
     manifests = [dataset_split.manifest for dataset_split in opened]
     checks.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)

@@ -4,6 +4,10 @@ from collections.abc import Sequence
 
 from t5prep.dataset.prepared import Dataset, DatasetSplit
 from t5prep.errors import DatasetError, UsageError
+from t5prep.training.settings.train_config import TrainConfig
+
+# The model of random weights that the recipe `tiny` names. It has no tokenizer.
+TINY = "tiny"
 
 
 def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) -> DatasetSplit:
@@ -37,15 +41,24 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
     return opened
 
 
+def open_training_splits(config: TrainConfig) -> list[DatasetSplit]:
+    """Open the training split of each dataset of a run, see `open_splits`. The model that the user named may have its tokenizer."""
+    model = "" if config.model == TINY else config.model
+    return open_splits(config.data, config.split, tokenizer_name=config.tokenizer, model=model)
+
+
 def open_splits(
-    data: Sequence[str], split: str, *, tokenizer: str | None = None, tokenizer_name: str = ""
+    data: Sequence[str], split: str, *, tokenizer: str | None = None, tokenizer_name: str = "", model: str = ""
 ) -> list[DatasetSplit]:
     """Open the `split` of each dataset, and check that all have the same tokenizer, and that all or none are packed.
 
     `tokenizer` is the SHA-256 that each must have, see `open_split`. `tokenizer_name` replaces the name in the manifests, if
-    no tokenizer is found under that name. Raises DatasetError and UsageError.
+    no tokenizer is found under that name. `model` is the model of the run, whose tokenizer may be the datasets'. Raises
+    DatasetError and UsageError.
     """
-    opened = [open_split(Dataset(name, tokenizer=tokenizer_name), split, tokenizer=tokenizer) for name in data]
+    opened = [
+        open_split(Dataset(name, tokenizer=tokenizer_name, model=model), split, tokenizer=tokenizer) for name in data
+    ]
     first = opened[0].manifest
     for dataset_split in opened[1:]:
         for attribute, first_value, second_value in (
