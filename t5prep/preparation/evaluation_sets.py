@@ -16,12 +16,10 @@ from t5prep.dataset import manifest, tfrecord
 from t5prep.dataset.prepared import Dataset
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, UsageError
-from t5prep.options.files import FileOptions
+from t5prep.options.files import RowFileOptions
 from t5prep.preparation.near_duplicates import sketches
 from t5prep.preparation.near_duplicates.sketches import shingles
-from t5prep.reading import blocks, encodings, formats, rows, source_files
-from t5prep.reading.formats import Format
-from t5prep.sources import RawFile
+from t5prep.reading import blocks, formats, rows, source_files
 
 
 def texts(data: str, settings: Settings) -> Iterator[str]:
@@ -69,9 +67,12 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
     selected = source_files.select_split(sources.resolve(data), otherwise=source_files.EVALUATION)
     for message in selected.messages:
         print(f"--decontaminate {data}: {message}", file=sys.stderr)
-    of_card, has_text = formats.with_card(FileOptions(), selected.source), False
+    # What the card of the set leaves open is as in the settings.
+    of_card, has_text = formats.with_card(RowFileOptions(), selected.source), False
     for file in selected.source.files:
-        for block in blocks.scan(file, _format_of(file, settings, of_card)):
+        form = formats.detect(file.name, of_card, otherwise=settings.format)
+        form = blocks.complete_format(file, form, settings.file_options, refuses_ambiguous=False)
+        for block in blocks.scan(file, form):
             for row in blocks.read(block):
                 for text in _texts(row.record):
                     has_text = True
@@ -81,26 +82,6 @@ def _raw(data: str, settings: Settings) -> Iterator[str]:
             f"--decontaminate {data} has no row with a text. Name another evaluation set, or remove the option.",
             code="row.text-missing",
         )
-
-
-def _format_of(file: RawFile, settings: Settings, of_card: FileOptions) -> Format:
-    """Return the format of `file` of an evaluation set that is not prepared.
-
-    `of_card` are the options that its dataset card gives. What the card leaves open is as in `settings`, if the file agrees.
-    """
-    form = formats.detect(file.name, of_card, otherwise=settings.format)
-    if form.kind == "parquet":
-        return form
-    with sources.open_stream(file) as stream:
-        head = stream.read(blocks.SNIFFED_BYTES)
-    encoding = form.encoding
-    if encoding == "utf-8" and not encodings.is_utf8(head):
-        encoding = settings.encoding
-    line = head.decode(encoding, "replace").partition("\n")[0]
-    is_alike = form.kind == "csv" and not of_card.delimiter and settings.delimiter in line
-    delimiter = settings.delimiter if is_alike else form.delimiter
-    escape = form.escape or (settings.escape if form.kind == "csv" else "")
-    return dataclasses.replace(form, encoding=encoding, delimiter=delimiter, escape=escape)
 
 
 def _texts(value: rows.Value) -> Iterator[str]:

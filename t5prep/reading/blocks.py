@@ -149,6 +149,36 @@ def scan(
             yield from _cut_text(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
 
 
+def complete_format(file: RawFile, form: Format, prepared: FileOptions, *, refuses_ambiguous: bool) -> Format:
+    """Return the format `form` of a file, completed by the options `prepared` of other data where the file agrees.
+
+    An empty encoding, delimiter or escape character of `form` is open. A file that is valid in UTF-8 and in the encoding of
+    `prepared`, with different texts, is read as UTF-8, or raises SourceError if `refuses_ambiguous`. The delimiter of `prepared`
+    applies to a table whose first line contains it.
+    """
+    is_table, encoding, delimiter = form.kind == "csv", form.encoding, form.delimiter
+    if form.kind == "parquet" or not ((is_table and prepared.delimiter) or prepared.encoding != "utf-8"):
+        return dataclasses.replace(form, encoding=encoding or "utf-8", escape=form.escape or prepared.escape * is_table)
+    with sources.open_stream(file) as stream:
+        head = stream.read(SNIFFED_BYTES)
+    if not encoding:
+        encoding = prepared.encoding
+        if encodings.reads_as_utf8_too(head, encoding):
+            if refuses_ambiguous:
+                raise SourceError(
+                    f"{file.name} is valid in UTF-8 and in {encoding}, the encoding of the model's data, but with "
+                    f"different texts. Choose the encoding: --encoding utf-8 or --encoding {encoding}",
+                    code="file.ambiguous-encoding",
+                )
+            encoding = "utf-8"
+    encodings.check_name(encoding)
+    if is_table and not delimiter and prepared.delimiter in head.decode(encoding, "replace").partition("\n")[0]:
+        delimiter = prepared.delimiter
+    return dataclasses.replace(
+        form, encoding=encoding, delimiter=delimiter, escape=form.escape or prepared.escape * is_table
+    )
+
+
 def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
     """Yield each row of a block, including blank ones. `columns` are the needed columns; others may be missing in the records.
 

@@ -170,30 +170,24 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         ) from None
 
 
-def is_utf8(head: bytes) -> bool:
-    """Check whether the beginning of a file can be UTF-8. ASCII text in UTF-16 or ISO-2022 is not accepted, although it decodes.
-
-    >>> is_utf8("naïve".encode()), is_utf8("naïve".encode("cp1252")), is_utf8("a".encode("utf-16-le"))
-    (True, False, False)
-    """
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeError:
-        return False
-    return not {"\0", "\x1b"}.intersection(text)
-
-
 def reads_as_utf8_too(head: bytes, encoding: str) -> bool:
     """Check whether the beginning of a file is valid both as UTF-8 and in `encoding`, with different texts.
 
+    ASCII text in UTF-16 or ISO-2022 is not UTF-8, although it decodes.
+
     >>> reads_as_utf8_too("naïve".encode(), "cp1252"), reads_as_utf8_too("naïve".encode("cp1252"), "cp1252")
     (True, False)
+    >>> reads_as_utf8_too("a".encode("utf-16-le"), "utf-16-le")
+    False
     """
     if byte_order_mark(head):
         return False  # the mark determines the encoding
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(head)
-        return text != codecs.getincrementaldecoder(encoding)("replace").decode(head)[: len(text)]
+        return (
+            not {"\0", "\x1b"}.intersection(text)
+            and text != codecs.getincrementaldecoder(encoding)("replace").decode(head)[: len(text)]
+        )
     except (UnicodeError, LookupError):
         return False
 

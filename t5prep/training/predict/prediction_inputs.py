@@ -5,13 +5,13 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from t5prep import sources
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, UsageError
 from t5prep.io import trusted_code
+from t5prep.options.files import FileOptions
 from t5prep.options.models import RowOptions
-from t5prep.reading import blocks, column_checks, encodings, formats, rows, source_files
+from t5prep.reading import blocks, column_checks, formats, rows, source_files
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Column, Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
@@ -299,7 +299,7 @@ class Rows:
             if not lines and INPUT not in names:
                 missing = self._missing(first, names)
                 raise SourceError(
-                    f"{self._files[0].name} has no column {missing}{self._divided(first)} The model's task, "
+                    f"{self._files[0].name} has no column {missing} The model's task, "
                     f"{question_builder.name}, needs this column. For complete inputs, name their column {INPUT}, or use "
                     f"{option}.",
                     code="column.missing",
@@ -338,50 +338,15 @@ class Rows:
         file_name = unpacked_name(file.name).lower()
         of_pair = any(file_name.endswith(suffix) for pair in self.question_builder.pairs for suffix in pair)
         says = file_name.endswith(tuple(formats.SUFFIXES))
-        file_options, trained = self._file_options, self._trained
+        file_options = self._file_options
         kind = file_options.format or (
             "" if says else "text" if of_pair or file_name == STDIN else self.question_builder.format
         )
         form = formats.detect(file.name, dataclasses.replace(file_options, format=kind))
         if self._names and form.headed:
             form = dataclasses.replace(form, columns=tuple(self._names))
-        if form.kind == "csv" and trained:
-            delimiter, escape = form.delimiter or trained.delimiter, form.escape or trained.escape
-            form = dataclasses.replace(form, delimiter=delimiter, escape=escape)
-        encoding = "utf-8" if form.kind == "parquet" else self._encoding_of(file)
-        yield from blocks.scan(file, dataclasses.replace(form, encoding=encoding))
-
-    def _encoding_of(self, file: RawFile) -> str:
-        """Return the encoding of a text file: that of the options, else that of the model's data.
-
-        Raises SourceError if the file is valid in the latter and in UTF-8, with different texts.
-        """
-        trained = self._trained.encoding if self._trained else "utf-8"
-        if self._file_options.encoding or trained == "utf-8":
-            return self._file_options.encoding or trained
-        with sources.open_stream(file) as stream:
-            head = stream.read(blocks.SNIFFED_BYTES)
-        if encodings.reads_as_utf8_too(head, trained):
-            raise SourceError(
-                f"{file.name} is valid in UTF-8 and in {trained}, the encoding of the model's data, but with "
-                f"different texts. Choose the encoding: --encoding utf-8 or --encoding {trained}",
-                code="file.ambiguous-encoding",
-            )
-        return trained
-
-    def _divided(self, block: Block) -> str:
-        """Return two sentences of an error about the table's delimiter, if it was taken from the model's data; else ""."""
-        if (
-            block.format.kind != "csv"
-            or self._file_options.delimiter
-            or not self._trained
-            or not self._trained.delimiter
-        ):
-            return ""
-        return (
-            f' Its columns are split at "{self._trained.delimiter}", as in the data of the model. Name the '
-            'delimiter of this file: --delimiter ","'
-        )
+        prepared = self._trained.file_options if self._trained else FileOptions()
+        yield from blocks.scan(file, blocks.complete_format(file, form, prepared, refuses_ambiguous=True))
 
     def _question(self, row: Row, *, default_id: str) -> Question:
         if row.record is None:
