@@ -629,6 +629,10 @@ CODES = {
     "source.invalid-glob": ("Glob pattern is malformed.", "Correct the glob pattern."),
     "source.invalid-response": ("Host sends an invalid or oversized response.", "Check for a proxy or a sign-in page."),
     "source.invalid-token": ("Token has a character that no token has.", "Copy the token again."),
+    "source.link-local-redirect": (
+        "Host redirects to a link-local address, where virtual machines have their credentials.",
+        "Download the file, and name the local copy.",
+    ),
     "source.missing-pair": ("File of a line pair has no counterpart.", "Name the folder, or both files by a glob."),
     "source.mixed-stdin": (
         "Standard input is named beside other sources.",

@@ -9,18 +9,20 @@ import contextlib
 import dataclasses
 import email.utils
 import hashlib
+import ipaddress
 import json
 import os
 import random
 import re
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
@@ -252,10 +254,45 @@ def _response(
                 "yourself, and name the local file.",
                 code="source.insecure-redirect",
             )
+        check_redirect(url, target, display_name=display_name)
         if session.should_strip_auth(url, target):
             headers.pop("Authorization", None)
         url = target
     raise requests.exceptions.TooManyRedirects
+
+
+# Services that tell a virtual machine its credentials, and are not link-local: of AWS and Google by IPv6, of Alibaba, Azure
+# and Oracle.
+_METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"})
+_METADATA_NAMES = frozenset({"metadata", "metadata.goog", "metadata.google.internal"})
+
+
+def check_redirect(url: str, target: str, *, display_name: str) -> None:
+    """Raise SourceError if a host redirects from `url` to a link-local `target`, as that of a virtual machine's credentials.
+
+    The answer would become rows of a dataset. Only a link-local host may redirect to another one.
+    """
+    if _is_link_local(target) and not _is_link_local(url):
+        raise SourceError(
+            f"{display_name} redirects to an address of this machine's own network ({urlsplit(target).hostname}), which "
+            "public hosts have no reason for. Download the file yourself, and name the local file.",
+            code="source.link-local-redirect",
+        )
+
+
+def _is_link_local(url: str) -> bool:
+    """Check whether the host of `url` is, or resolves to, a link-local address or one of _METADATA_ADDRESSES."""
+    host, addresses = "", set[str]()
+    # A proxy may resolve names that this machine cannot. The system also reads numbers such as 0xA9FEA9FE. What is no address
+    # is refused when it is requested.
+    with contextlib.suppress(OSError, ValueError):
+        host = (urlsplit(url).hostname or "").rstrip(".")
+        addresses = {str(info[4][0]).partition("%")[0] for info in socket.getaddrinfo(host, None)}
+    parsed = (ipaddress.ip_address(address) for address in addresses)
+    plain = [getattr(address, "ipv4_mapped", None) or address for address in parsed]
+    return host.lower() in _METADATA_NAMES or any(
+        address.is_link_local or str(address) in _METADATA_ADDRESSES for address in plain
+    )
 
 
 def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:

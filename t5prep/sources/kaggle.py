@@ -84,6 +84,7 @@ def _fetch(
             address = response.headers.get("Location", "")
         if not address.startswith("https://"):
             raise _invalid()
+        http.check_redirect(API, address, display_name=location.uri)
         return address
 
     with http.get(signed_address(), display_name=location.uri) as answer:
