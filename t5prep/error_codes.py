@@ -13,6 +13,10 @@ CODES = {
     ),
     "answer.unknown-task": ("Model was not trained on the named task.", "Name a task that the model was trained on."),
     "answer.unreadable": ("File of predictions cannot be read.", "Name a readable file of predictions."),
+    "bucket.damaged-object": (
+        "Bytes of the object do not match its checksum or its encoding.",
+        "Run the command again. If the error stays, replace the object.",
+    ),
     "bucket.damaged-upload": ("Uploaded object has a wrong checksum and was removed.", "Run the upload again."),
     "bucket.invalid-address": (
         "Address is not of the form gs://bucket/prefix.",

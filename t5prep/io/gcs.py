@@ -204,7 +204,12 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
             f"{need} needs valid credentials. Log in again: gcloud auth application-default login",
             code="bucket.invalid-credentials",
         ) from error
-    except (exceptions.GoogleAPIError, requests.RequestException, DataCorruption) as error:
+    except (DataCorruption, requests.exceptions.ContentDecodingError) as error:
+        raise OutputError(
+            f"{uri} is damaged: its bytes do not match its checksum or its encoding. Run the command again. If the error stays, replace the object.",
+            code="bucket.damaged-object",
+        ) from error
+    except (exceptions.GoogleAPIError, requests.RequestException) as error:
         if isinstance(error, exceptions.BadRequest) and "requester pays" in str(error):
             raise OutputError(
                 f"{uri} cannot be accessed without a billing project, because readers of the bucket {bucket} "
@@ -386,6 +391,8 @@ def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
     A lock with equal `dataset_facts` is taken over: an interrupted run of the same dataset left it. If that run is alive,
     both write the same bytes. The first to end removes their scratch files, and the other reports this. Raises
     OutputError if the prefix is locked for another dataset.
+
+    A bucket has no lock that ends with its process (`atomic_files.lock`), so `dataset_facts` decide who may take it over.
     """
     mark = json.dumps(dataset_facts, sort_keys=True).encode()
     try:

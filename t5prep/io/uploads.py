@@ -135,7 +135,8 @@ class Upload:
         self._offset_known = True
         self._advance_to(0)
         # Written atomically: after a kill, half a URL would be retried for PATIENCE_SECONDS. Without this file the upload
-        # works, but cannot resume. Anyone who knows the URL may write the object, so only the owner may read the file.
+        # works, but cannot resume. Anyone who knows the URL may write the object, so only the owner may read the file. Files of
+        # a `store.Store` may be read by others.
         with (
             contextlib.suppress(OutputError),
             atomic_files.scratch(self._session_path) as temporary,

@@ -131,7 +131,11 @@ def _strays(out: str | Path, names: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _directory(out: Path, new_identity: Identity, *, resumes: bool) -> Iterator[None]:
-    """Claim a folder by locking its marker file. The lock ends with the process, even if it is killed."""
+    """Claim a folder by locking its marker file. The lock ends with the process, even if it is killed.
+
+    `run.lock_run` and `predict.AnswerFile` share only `atomic_files.lock`, because here the marker also shows later that
+    the files are those of a dataset, and what a killed run left is removed by the rules of a dataset.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out, {path.name for path in out.iterdir()}, new_identity)

@@ -170,6 +170,12 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
             code="option.inapplicable",
         )
     length = target.length(settings.input_length)
+    if settings.target_length not in (length, task.task.target_length):
+        raise UsageError(
+            f"--target-length {settings.target_length} is for texts, but this dataset has targets of the kind "
+            f"{target.name}. Remove --target-length.",
+            code="option.inapplicable",
+        )
     return dataclasses.replace(settings, target=target.name, target_length=length, marker="none")
 
 

@@ -121,7 +121,8 @@ def options_of_card(source: Resolved) -> dict[str, str]:
 def with_card(options: FileOptions, source: Resolved) -> FileOptions:
     """Return the options, with those that have their defaults taken from the card of a source (`options_of_card`).
 
-    Raises SourceError for an option of the card that applies to none of the source's files.
+    Raises SourceError for an option of the card that applies to none of the source's files, and UsageError for an encoding
+    if all files are Parquet.
     """
     default, card_options = FileOptions(), options_of_card(source)
     overrides = {
@@ -129,6 +130,11 @@ def with_card(options: FileOptions, source: Resolved) -> FileOptions:
     }
     names, _ = without_documents([file.name for file in source.files], kind=options.format)
     kinds = {options.format or _kind(name) for name in names}
+    if options.encoding != type(options).encoding and kinds == {"parquet"}:
+        raise UsageError(
+            f"--encoding {options.encoding} is for text files, but the files of {source.uri} are Parquet. Remove --encoding.",
+            code="option.inapplicable",
+        )
     for name in source.parameters:
         field = _CARD_FIELDS.get(name, "")
         if field in overrides and field in _APPLICABLE and kinds.isdisjoint({"", *_APPLICABLE[field][0]}):

@@ -206,6 +206,8 @@ def _load_table(
 
     If it is not cached, or if `is_valid` returns False for the cached one, `make` makes it. `report_progress` is called with numbers
     of rows meanwhile.
+
+    A `store.Store` writes a signature before its files, and would read the table to memory to check it.
     """
     from t5prep.version import __version__
 

@@ -598,6 +598,9 @@ def fetch(key: str, download: Download) -> Blob:
 
     `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated. Raises
     SourceError if the cache cannot be written, and the errors of `download`.
+
+    A `store.Store` holds its files in memory and writes a signature before them. A download may exceed the memory, resumes
+    from its part, and is read at any offset.
     """
     cache_folder, name = store.root() / "sources", hashlib.sha256(key.encode()).hexdigest()[:40]
     try:

@@ -79,7 +79,9 @@ OPTIONS: dict[str, Case] = {
     "options": Case(),
     "input_length": Case({"input_length": 16}),
     "target_length": Case({"target_length": 3}),
-    "target": Case({"target": "class"}, target="kind", options={"label_map": "low=low,high=high,none=none"}),
+    "target": Case(
+        {"target": "class", "target_length": 1}, target="kind", options={"label_map": "low=low,high=high,none=none"}
+    ),
     "truncation": Case({"truncation": "tail", "input_length": 32}),
     "long": Case({"long": "reject", "input_length": 64}),
     "marker": Case({"marker": "none", "input_length": 32}),

@@ -39,6 +39,11 @@ def test_an_encoders_tokenizer_prepares_classes(source, bert, tmp_path):
         assert record["labels"] == [int(label)]
 
 
+def test_a_length_of_texts_is_refused_for_classes(source, bert, tmp_path):
+    with raises(UsageError, "option.inapplicable", "--target-length 9", "class"):
+        prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", target_length=9, splits={"train": 1.0})
+
+
 def test_masks_are_those_of_transformers_for_pairs_too(bert, tmp_path):
     from transformers import AutoTokenizer
 

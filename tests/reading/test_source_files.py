@@ -14,6 +14,7 @@ from small_corpora import by_id, byt5, pairs, rejected
 import t5prep
 from t5prep import sources
 from t5prep.errors import SourceError, T5prepError, UsageError
+from t5prep.options.files import FileOptions, RowFileOptions
 from t5prep.reading import columns, formats, source_files
 
 COMMON_OPTIONS: dict[str, Any] = {
@@ -299,6 +300,15 @@ def test_an_option_of_a_card_that_concerns_no_file(name: str, parameters: dict[s
     with raises(SourceError, "source.invalid-card", *parameters, formats.detect(name).kind) as raised:
         prepared(folder, tmp_path)
     assert "--delimiter" not in str(raised.value)
+
+
+@pytest.mark.parametrize("options", [FileOptions(encoding="cp1252"), RowFileOptions(encoding="utf-8")])
+def test_an_encoding_is_refused_if_all_files_are_parquet(options: FileOptions, tmp_path: Path) -> None:
+    source = sources.resolve(str(folder_of(tmp_path, {"a.parquet": "a"})))
+    with raises(UsageError, "option.inapplicable", f"--encoding {options.encoding}"):
+        formats.with_card(options, source)
+    source = sources.resolve(str(folder_of(tmp_path, {"a.csv": "a"})))
+    assert formats.with_card(options, source) == options
 
 
 def test_an_option_counts_more_than_a_card(tmp_path: Path) -> None:

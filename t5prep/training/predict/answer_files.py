@@ -176,6 +176,8 @@ class AnswerFile:
     `identity` is everything that the answers depend on. If a killed run with the same identity left a part, this run resumes after
     its `done` answers, with their `counts`; `fresh` starts from scratch. Raises OutputError if the file cannot be written or
     exists already, if another run is writing it, or if the part has another identity.
+
+    It locks its own temporary file: unlike a dataset or a run, it has no folder of its own that could be locked.
     """
 
     def __init__(self, path: Path, *, identity: JSONObject, fresh: bool = False) -> None:

@@ -427,6 +427,9 @@ def lock_run(out: str) -> Iterator[None]:
     The directory is created if it is missing, and removed if it stays empty. Temporary files of a killed process are removed
     first. The system releases the lock when the process ends in any way. Directories on gs://, and on file systems without
     locks, are not locked; with several hosts only the one that writes locks.
+
+    A run's checkpoints decide how it resumes, so it has no identity to compare when it is locked, unlike a dataset
+    (`preparation.output_folder`), which training may not import.
     """
     if "://" in out or not hosts.writes():
         yield
