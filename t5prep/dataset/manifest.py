@@ -6,6 +6,7 @@ dataset. Its digest covers the shards and everything that decides their bytes. A
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -463,10 +464,12 @@ def loads(text: str | bytes, *, location: str) -> Manifest:
     return manifest
 
 
+@functools.cache
 def converter() -> "cattrs.Converter":
-    """Return a converter from JSON to a Manifest that refuses unknown settings and values of another type.
+    """Return the converter from JSON to a Manifest, which refuses unknown settings and values of another type.
 
     A guessed setting would train on wrong data. Unknown fields outside the settings, from a later version, are ignored.
+    It is created once, because it compiles a function for each class: that is most of the time of loading a manifest.
     """
     import cattrs
     from cattrs.gen import make_dict_structure_fn

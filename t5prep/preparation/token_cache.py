@@ -25,6 +25,7 @@ from t5prep.reading.blocks import Block
 _PACKAGES = ("preparation", "reading", "tasks", "tokens")
 
 
+@functools.cache
 def digest_of_code(task: bytes) -> str:
     """Return a digest, in 32 hex digits, of the code that makes tokens of a task's rows: t5prep's own, and the task's module.
 

@@ -1,5 +1,6 @@
 """Decode the ids of many records at once, in C, with the results of `tokenizer.decode`."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -88,6 +89,7 @@ def decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> Decode:
     return decode_batch
 
 
+@functools.lru_cache(maxsize=4)  # two decodings of each piece, for every table and page of a dataset
 def _written(tokenizer: Tokenizer, *, newline: int) -> tuple[bytes, np.ndarray] | None:
     """Return the text of each id in the format of `write_texts`; None if the format cannot express a piece.
 
