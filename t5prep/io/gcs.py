@@ -206,7 +206,8 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
         ) from error
     except (DataCorruption, requests.exceptions.ContentDecodingError) as error:
         raise OutputError(
-            f"{uri} is damaged: its bytes do not match its checksum or its encoding. Run the command again. If the error stays, replace the object.",
+            f"{uri} is damaged: its bytes do not match its checksum or its encoding. Run the command again. If the "
+            "error stays, replace the object.",
             code="bucket.damaged-object",
         ) from error
     except (exceptions.GoogleAPIError, requests.RequestException) as error:
