@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import types
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lowered_once(shared: Path) -> Iterator[None]:
     """Lower no function twice in all processes of pytest, nor embed it twice in one: of a toy's run that is most of its time."""
     from t5prep.training.runtime import lowering, programs
+    from t5prep.training.step.step import TrainStep
 
     folder = shared / "lowered"
 
@@ -111,6 +113,8 @@ def lowered_once(shared: Path) -> Iterator[None]:
             return lowering.lower(function, *inputs, **options)
         path = folder / hashlib.sha256(key.encode()).hexdigest()
         if not path.exists():
+            if isinstance(step := getattr(function, "__self__", None), TrainStep):
+                function = getattr(dataclasses.replace(step, settings=_settings_read(function)), function.__name__)
             atomic_files.write_scratch(path, pickle.dumps(lowering.lower(function, *inputs, **options)))
         return pickle.loads(path.read_bytes())
 
@@ -122,7 +126,6 @@ def lowered_once(shared: Path) -> Iterator[None]:
 
 def _meaning(function: Any) -> Any:
     """Return what decides the program of a function, to be compared by its repr."""
-    from t5prep.training.settings import train_config
     from t5prep.training.step.step import TrainStep
 
     if isinstance(function, functools.partial):
@@ -130,25 +133,28 @@ def _meaning(function: Any) -> Any:
     if not inspect.isroutine(function):
         return function
     if isinstance(step := getattr(function, "__self__", None), TrainStep):
-        # What changes no loss, and what is said by a step's argument, its rate; of an update, what changes the gradients alone.
-        free = {
-            *train_config.FREE,
-            *train_config.OF_EVALUATION,
-            "steps",
-            "epochs",
-            "schedule",
-            "warmup",
-            "learning_rate",
-        }
-        if function.__name__ == "update":
-            free |= {"accumulate", "dropout", "label_smoothing", "z_loss"}
-        unasked = {name: getattr(train_config.TrainConfig(), name) for name in free}
-        step = dataclasses.replace(step, settings=dataclasses.replace(step.settings, **unasked))
+        step = dataclasses.replace(step, settings=_settings_read(function))
     cells = [_meaning(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
     # Several functions inside of one have the same name.
     code = function.__code__ if "<locals>" in function.__qualname__ else None
     body = code and (hashlib.sha256(code.co_code).hexdigest(), code.co_consts, code.co_names)
     return function.__module__, function.__qualname__, step, cells, body
+
+
+# The settings that the programs of a step read; all others reach them by the model's config and the optimizer.
+SETTINGS_READ = {
+    "gradients": ("accumulate", "dropout", "label_smoothing", "remat", "seed", "z_loss"),
+    "update": ("clip_norm",),
+}
+
+
+def _settings_read(function: Any) -> types.SimpleNamespace:
+    """Return the settings that a function of a step reads, and no others: it fails where it reads another one."""
+    settings = function.__self__.settings
+    read = {name: getattr(settings, name) for name in SETTINGS_READ[function.__name__]}
+    if "seed" in read and not settings.dropout:
+        del read["seed"]
+    return types.SimpleNamespace(**read)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ TESTS_FOLDER = Path(__file__).parent
 
 
 def pytorch(program: str, *arguments: str | Path) -> None:
-    """Run a file of this folder in a process of its own; it imports what lies beside it, which t5prep's command forbids."""
-    command = [sys.executable, TESTS_FOLDER / program, *arguments]
-    subprocess.run(command, check=True, capture_output=True, env=_environment())
+    """Run a file of this folder, which may import what lies beside it. Raises CalledProcessError."""
+    code = f"import runpy; runpy.run_path({str(TESTS_FOLDER / program)!r}, run_name='__main__')"
+    pytorch_code(code, *arguments)
 
 
 def pytorch_code(code: str, *arguments: str | Path) -> str:
@@ -36,15 +36,12 @@ def pytorch_code(code: str, *arguments: str | Path) -> str:
     return str(answer["output"])
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONSAFEPATH": "", "CUDA_VISIBLE_DEVICES": ""}
-
-
 @functools.cache
 def _server() -> subprocess.Popen[str]:
     """Start the process that forks; it ends with this one."""
-    command = [sys.executable, __file__]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), text=True)
+    command = [sys.executable, __file__]  # of this folder, from which t5prep's command would import nothing
+    environment = {**os.environ, "PYTHONSAFEPATH": "", "CUDA_VISIBLE_DEVICES": ""}
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
     atexit.register(server.kill)
     return server
 

@@ -183,13 +183,15 @@ def _train(
     if pushes and (last := checkpoints.last(config.out)):
         pushes.finish(last[1].step)
         checkpoints.prune(config.out, keep=config.keep)
-    best, _ = checkpoints.best(config.out)
-    weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluations else {}
+    best, best_state = checkpoints.best(config.out)
     say(
         f"{now:,} steps{' (stopped early: the metric did not improve)' if loop.stopped_early else ''} "
         f"in {duration(time.monotonic() - began)}."
     )
-    return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
+    evaluation = evaluations.of_best(
+        best_state.step, lambda: checkpoint_tensors.restore_weights(best, stepper.variables)
+    )
+    return Result(config.out, now, best, evaluation, loop.stopped_early)
 
 
 def _peak_per_step(

@@ -1,8 +1,6 @@
 """An encoder from rows to predictions: prepared, trained, evaluated, exported, loaded by transformers, asked."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,10 +74,7 @@ def test_transformers_loads_what_is_exported_and_so_do_we(run):
     exported = run / "exported"
     export_hf(str(run / "run"), out=str(exported))
     texts = [GOOD, BAD]
-    result = subprocess.run(
-        [sys.executable, "-c", LOADED, str(exported), json.dumps(texts)], check=True, capture_output=True, text=True
-    )
-    assert json.loads(result.stdout) == ["positive", "negative"]
+    assert json.loads(torch_process.pytorch_code(LOADED, exported, json.dumps(texts))) == ["positive", "negative"]
     assert [answer.prediction for answer in t5prep.predict(str(exported), texts)] == ["positive", "negative"]
     assert t5prep.evaluate(str(exported), data=str(run / "data")).metrics["accuracy"] == 1.0
     assert "text-classification" in (exported / "README.md").read_text()

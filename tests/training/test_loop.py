@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked_commands
 import jax
 import pytest
 import tensorflow as tf
@@ -219,14 +220,13 @@ THEN = {
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("then", THEN)
 def test_a_signal_that_was_ignored_is_seen_by_the_loop(then: str, number: signal.Signals) -> None:
-    code = IGNORING.format(then=THEN[then])
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"begun\n"
-        process.send_signal(number)
-        output, error = process.communicate(timeout=300)
+    """No other test ignores the exception that a signal becomes before the loop asks."""
+    process = forked_commands.start_code(IGNORING.format(then=THEN[then]))
+    process.wait_for_line(b"begun")
+    process.send_signal(number)
+    output, error = process.communicate(timeout=300)
     if then == "train":
-        assert output.decode() == f"True {number.name}\n"
+        assert output.decode() == f"begun\nTrue {number.name}\n"
     else:
         assert error.rstrip().endswith(b"KeyboardInterrupt")
 

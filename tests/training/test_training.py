@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from t5prep.dataset.prepared import Dataset
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError
 from t5prep.options.models import PredictOptions
 from t5prep.training import log, trainer
+from t5prep.training.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.training.evaluate.splits import load
 from t5prep.training.model.weights import load_weights
 from t5prep.training.predict.predictions import Predictions
@@ -262,13 +264,27 @@ def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -
 
 
 @pytest.mark.slow
-def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
-    """A run ends early, and says so again."""
+def test_patience_ends_a_run_that_gets_no_better(
+    toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends early, and says so again. What it has evaluated it does not evaluate again at its end."""
+    score, evaluated = Evaluator.__call__, []
+
+    def counted(evaluator: Evaluator, *arguments: Any, **options: Any) -> Evaluation:
+        evaluated.append(score(evaluator, *arguments, **options))
+        return evaluated[-1]
+
+    monkeypatch.setattr(Evaluator, "__call__", counted)
     config = toy_runs.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
     result = trainer.train(config)
     assert result.stopped_early
     assert result.steps == 6  # the first evaluation is the best so far, and two more are none the better
-    assert trainer.train(config).stopped_early
+    assert len(evaluated) == 3
+    assert result.evaluation is evaluated[0]
+    again = trainer.train(config)
+    assert again.stopped_early
+    assert len(evaluated) == 4
+    assert again.evaluation == result.evaluation
 
 
 def test_what_is_refused_before_the_first_step(

@@ -4,15 +4,15 @@ import itertools
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import forked_commands
 import pytest
 import toy_runs
 import xla_flags
 from click.testing import CliRunner
+from forked_commands import Process
 from raised import raises
 
 from t5prep import cli
@@ -30,24 +30,33 @@ def command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
         **settings,
     }
     typed = ["train", "--data", data, "--model", shape, "--out", str(out), "--replicas", "8"]
-    return [sys.executable, "-m", "t5prep.cli", *typed, *(f"--set={key}={value}" for key, value in values.items())]
+    return [*typed, *(f"--set={key}={value}" for key, value in values.items())]
 
 
-def start(arguments: list[str]) -> list[subprocess.Popen]:
+# A host that waits for a dead one computes without end, until the heartbeat ends it: after a third of the usual time.
+TRAINED = """
+import sys
+from t5prep import cli
+from t5prep.training.runtime import hosts
+hosts.HEARTBEAT_SECONDS = 20
+cli.main(sys.argv[1:])
+"""
+
+
+def start(code: str, *arguments: str) -> list[Process]:
+    """Start code in two processes that find each other."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "XLA_FLAGS": xla_flags.QUICK}  # each process has four devices
     environment |= {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
     return [
-        subprocess.Popen(
-            arguments, env=environment | {"JAX_PROCESS_ID": str(number)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        forked_commands.start_code(code, *arguments, environment=environment | {"JAX_PROCESS_ID": str(number)})
         for number in range(2)
     ]
 
 
-def collect_stderr(processes: list[subprocess.Popen]) -> list[str]:
+def collect_stderr(processes: list[Process]) -> list[str]:
     """What each said on stderr; both must end by themselves."""
     return [process.communicate(timeout=SECONDS)[1].decode(errors="replace") for process in processes]
 
@@ -56,7 +65,7 @@ def collect_stderr(processes: list[subprocess.Popen]) -> list[str]:
 def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> None:
     """Two hosts, of which one dies: no other test has a process group of jax that trains."""
     data, shape = toy_runs.classes(tmp_path / "classes"), toy_runs.shape(tmp_path / "shape")
-    killed = start(command(data, shape, tmp_path / "two", steps=2000))
+    killed = start(TRAINED, *command(data, shape, tmp_path / "two", steps=2000))
     deadline = time.monotonic() + SECONDS
     while not checkpoints.last(str(tmp_path / "two")):
         assert time.monotonic() < deadline
@@ -69,13 +78,11 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     newest = checkpoints.last(str(tmp_path / "two"))
     assert newest
     steps = newest[1].step + 4
-    processes = start(command(data, shape, tmp_path / "two", steps=steps))
+    processes = start(TRAINED, *command(data, shape, tmp_path / "two", steps=steps))
     outputs = collect_stderr(processes)
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert "Resuming " in outputs[0]
-    result = CliRunner().invoke(
-        cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False
-    )
+    result = CliRunner().invoke(cli.main, command(data, shape, tmp_path / "one", steps=steps), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     expected = toy_runs.losses(tmp_path / "one")
     assert sorted(expected) == list(range(1, steps + 1))
@@ -109,10 +116,9 @@ def test_a_host_that_is_dead_or_frozen_ends_the_others() -> None:
     pairs = []
     try:
         for _ in stopped:
-            pairs.append(start([sys.executable, "-c", JOINED]))
+            pairs.append(start(JOINED))
             for process in pairs[-1]:
-                assert process.stdout is not None
-                assert b"joined\n" in iter(process.stdout.readline, b"")  # Gloo says something before
+                process.wait_for_line(b"joined", SECONDS)
         for processes, (number, process_index) in zip(pairs, stopped, strict=True):
             processes[process_index].send_signal(number)
         for processes, (_, process_index) in zip(pairs, stopped, strict=True):

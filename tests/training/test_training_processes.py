@@ -2,13 +2,12 @@
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_commands
 import pytest
 import toy_runs
 from click.testing import CliRunner
@@ -42,7 +41,7 @@ def _run(data: str, shape: str, out: Path, **settings: object) -> dict[int, floa
 
 def _kill(command: list[str], is_reached: Callable[[], bool], *, later: float) -> None:
     """Start a training in a process of its own, and kill it with -9 some seconds after `is_reached` holds."""
-    process = subprocess.Popen([sys.executable, "-m", "t5prep.cli", *command], stderr=subprocess.PIPE, text=True)
+    process = forked_commands.start_command(*command)
     deadline = time.monotonic() + 600
     try:
         while not is_reached() and process.poll() is None and time.monotonic() < deadline:
@@ -51,7 +50,7 @@ def _kill(command: list[str], is_reached: Callable[[], bool], *, later: float) -
     finally:
         process.kill()
         error_output = process.communicate()[1]
-    assert is_reached() or process.returncode == 0, error_output[-2000:]
+    assert is_reached() or process.returncode == 0, error_output.decode(errors="replace")[-2000:]
 
 
 def _events(out: Path) -> bytes:

@@ -1,7 +1,7 @@
 """Evaluate a run on each dataset of its mixture while it trains, and decide whether it has improved."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import jax
@@ -18,6 +18,8 @@ from t5prep.training.run.checkpoints import State
 from t5prep.training.runtime.layout import Layout
 from t5prep.training.settings.train_config import TrainConfig
 from t5prep.training.step.step import dtype_of
+
+WORST = 20  # wrong answers in an evaluation
 
 
 class Validation:
@@ -59,6 +61,9 @@ class Validation:
         ]
 
         self._default_metrics = ["accuracy", shape.objective.best]
+        self._best: tuple[int, Evaluation] | None = (
+            None  # the step of the best weights judged here, and their evaluation
+        )
 
     def __bool__(self) -> bool:
         return bool(self._evaluators)
@@ -68,7 +73,8 @@ class Validation:
 
         In a mixture the mean over the datasets decides. Raises UsageError if the evaluation lacks the settings' metric.
         """
-        metrics = joined(self._names, [evaluator(weights).numbers() for evaluator in self._evaluators])
+        evaluations = [evaluator(weights, worst=WORST) for evaluator in self._evaluators]
+        metrics = joined(self._names, [evaluation.numbers() for evaluation in evaluations])
         metric = state.metric
         if metric == "auto":
             metric = next((name for name in self._default_metrics if name in metrics), "loss")
@@ -80,6 +86,8 @@ class Validation:
         value = metrics[metric]
         state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)
         improved, stale = state.judge(value)
+        if improved:
+            self._best = state.step, evaluations[0]
         summary = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if not name.endswith("records"))
         of = "  means of datasets" if any("/" in name for name in metrics) else ""
         say(f"step {state.step:,} evaluated{of}  {summary}{'  best so far' if improved else ''}")
@@ -89,9 +97,17 @@ class Validation:
         """Check whether the run stops because its last `patience` evaluations brought no improvement."""
         return 0 < self._patience <= state.stale
 
-    def of_best(self, weights: Mapping[str, jax.Array]) -> Evaluation | None:
-        """Return the first dataset's evaluation with its 20 worst answers; None if no dataset has the split."""
-        return self._evaluators[0](weights, worst=20) if self._evaluators else None
+    def of_best(self, step: int, restore: Callable[[], Mapping[str, jax.Array]]) -> Evaluation | None:
+        """Return the first dataset's evaluation with its WORST worst answers; None if no dataset has the split.
+
+        step: of the best checkpoint. restore: returns its weights. They are evaluated again only if this process did not judge
+        them.
+        """
+        if not self._evaluators:
+            return None
+        if self._best and self._best[0] == step:
+            return self._best[1]
+        return self._evaluators[0](restore(), worst=WORST)
 
 
 # A count is added up; every other number is averaged.

@@ -5,13 +5,12 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import encoders
+import forked_commands
 import numpy as np
 import pytest
 import torch_process
@@ -246,7 +245,7 @@ def test_two_hosts_write_what_one_does(model: str, tmp_path: Path) -> None:
     source = tmp_path / "captions.txt"
     source.write_text("\n".join(text or "x" for text in TEXTS))
     t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8, shard_rows=4)
-    processes = start([sys.executable, "-c", ON_HOSTS, model, str(source), str(tmp_path / "two")])
+    processes = start(ON_HOSTS, model, str(source), str(tmp_path / "two"))
     output = collect_stderr(processes)
     assert [process.returncode for process in processes] == [0, 0], output
     assert_near(texts_of(tmp_path / "two"), texts_of(tmp_path / "one"))
@@ -257,9 +256,9 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str,
     """A killed process leaves no false vectors; another test removes and alters files itself."""
     source, chooser = tmp_path / "captions.txt", random.Random(7)
     source.write_text("\n".join(chooser.choice(TEXTS) + f" {number}" for number in range(3000)))
-    command = [sys.executable, "-m", "t5prep.cli", "embed", model, str(source), "--shard-rows", "100", "--out"]
+    command = ["embed", model, str(source), "--shard-rows", "100", "--out", str(tmp_path / "killed")]
     t5prep.embed(model, source, out=str(tmp_path / "whole"), shard_rows=100)
-    running = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    running = forked_commands.start_command(*command)
     kill_threshold = chooser.randrange(1, 20)  # of thirty shards
     while len(list((tmp_path / "killed").glob("*.safetensors"))) < kill_threshold and running.poll() is None:
         time.sleep(0.01)
