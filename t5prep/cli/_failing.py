@@ -36,6 +36,9 @@ _TENSORFLOW = (
 )
 
 
+# Characters of a message. Those that list columns, labels or files are the longest.
+_MAX_CHARACTERS = 4000
+
 # Errors of click that say no code of their own → the code.
 _CLICK_CODES = (
     (click.NoSuchOption, "option.unknown"),
@@ -102,7 +105,12 @@ def print_json(error: CodedError | CodedUsageError) -> None:
 def sentence(error: Exception) -> CodedError | None:
     """Return the sentence for an error that is not a bug, on one line: no name or value in it begins one. None for all others."""
     exception = _sentence(error)
-    return exception and type(exception)(exception.sentence.replace("\n", " "), code=exception.code)
+    return exception and type(exception)(_shortened(exception.sentence.replace("\n", " ")), code=exception.code)
+
+
+def _shortened(message: str) -> str:
+    """Return a message without its middle if it is too long to be read: a value of a file may have any length."""
+    return message if len(message) <= _MAX_CHARACTERS else f"{message[: _MAX_CHARACTERS - 500]} … {message[-500:]}"
 
 
 def _sentence(error: Exception) -> CodedError | None:

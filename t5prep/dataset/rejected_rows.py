@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import BinaryIO
 
 from t5prep.errors import BalanceError
+from t5prep.json_values import whole_number
 
 NAME = "rejected.jsonl"
 # Up to this many bytes are one file. More bytes become parts of about PART_BYTES each, at most MOST_PARTS.
@@ -198,10 +199,11 @@ def names_of(pattern: str) -> list[str]:
     >>> names_of("rejected.jsonl"), names_of("rejected.jsonl@2")
     (['rejected.jsonl'], ['rejected.jsonl-00000-of-00002', 'rejected.jsonl-00001-of-00002'])
     """
-    name, _, parts = pattern.partition("@")
-    if not (parts.isdecimal() and int(parts) <= MOST_PARTS):
+    name, _, suffix = pattern.partition("@")
+    parts = whole_number(suffix)
+    if parts is None or parts > MOST_PARTS:
         return [pattern]
-    return [_name(name, number, int(parts)) for number in range(int(parts))]
+    return [_name(name, number, parts) for number in range(parts)]
 
 
 def numbered(number: int, parts: int) -> str:

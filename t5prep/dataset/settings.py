@@ -6,6 +6,7 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.io.addresses import Address
+from t5prep.json_values import whole_number
 from t5prep.options.fields import as_cli_option, check, flag, option, option_of
 from t5prep.options.files import FileOptions, parse_delimiter
 
@@ -111,13 +112,13 @@ def parse_shards(text: str) -> int | None:
     """Return the number of shards, or None for `auto`, for `--shards`. Raises UsageError."""
     if text == "auto":
         return None
-    if not text.isdecimal() or int(text) < 1:
+    if not (shards := whole_number(text)):
         raise UsageError(
-            f'--shards "{text}" is neither a positive whole number nor auto. Use, for example, --shards 8 '
+            f'--shards "{text:.60}" is neither a positive whole number nor auto. Use, for example, --shards 8 '
             "or --shards auto",
             code="option.malformed",
         )
-    return int(text)
+    return shards
 
 
 # Maximum number of tokens of an input, or of a target.

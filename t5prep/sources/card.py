@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from t5prep.errors import SourceError, did_you_mean
-from t5prep.json_values import JSON, MALFORMED_ERRORS, JSONObject
+from t5prep.json_values import JSON, MALFORMED_ERRORS, JSONObject, whole_number
 from t5prep.sources.raw import METADATA, glob_pattern, is_set_aside
 from t5prep.sources.split_names import ADVICE
 
@@ -198,7 +198,7 @@ def _as_json(feature: JSON) -> JSON:
         return {}
     if isinstance(label := feature.get("class_label"), Mapping):
         names = label.get("names")
-        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
+        if isinstance(names, Mapping) and None not in map(whole_number, map(str, names)):
             names = [name for _, name in sorted(names.items(), key=lambda item: int(item[0]))]
         return {"names": names, "_type": "ClassLabel"}
     inner = next(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+from t5prep.json_values import whole_number
 from t5prep.training.published.stored import LazyArray, UnreadableError, in_pieces
 
 # The maps of a model are nested nine deep. The limit keeps a forged file from exhausting Python's stack.
@@ -189,4 +190,4 @@ def _listed(numbered: Value) -> list[Value]:
     """Return [a, b] from {"0": a, "1": b}, as flax.serialization writes lists. Raises UnreadableError."""
     if not isinstance(numbered, dict):
         raise UnreadableError("it contains a damaged array", code="weights.damaged")
-    return [numbered[key] for key in sorted(numbered, key=lambda key: int(str(key)) if str(key).isdecimal() else -1)]
+    return [numbered[key] for key in sorted(numbered, key=lambda key: whole_number(str(key)) or 0)]

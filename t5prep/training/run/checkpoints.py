@@ -27,7 +27,7 @@ import tensorflow as tf
 from t5prep.dataset import manifest_checks
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes, paths
-from t5prep.json_values import JSON, JSONObject
+from t5prep.json_values import JSON, JSONObject, whole_number
 from t5prep.training.objectives import lower_is_better
 from t5prep.training.runtime import hosts
 from t5prep.training.settings import train_config
@@ -125,7 +125,7 @@ def _places(run: str) -> list[str]:
     if not tf.io.gfile.isdir(folder(run)):
         return []
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
-    return [f"{folder(run)}/{name}" for name in names if name.isdigit()]
+    return [f"{folder(run)}/{name}" for name in names if whole_number(name) is not None]
 
 
 def last(run: str) -> tuple[str, State] | None:
@@ -196,15 +196,15 @@ def choose(run: str, *, checkpoint: str = "best") -> tuple[str, State]:
         return best(run)
     if checkpoint == "last" and (newest := last(run)):
         return newest
-    every = list_checkpoints(run)
+    every, step = list_checkpoints(run), whole_number(checkpoint)
     for path, candidate in _all(run):
-        if checkpoint.isdigit() and int(path.rpartition("/")[2]) == int(checkpoint):
+        if step is not None and int(path.rpartition("/")[2]) == step:
             if isinstance(candidate, OutputError):
                 raise candidate
             return path, candidate
     steps = ", ".join(str(state.step) for _, state in every) or "none"
     raise UsageError(
-        f'{run} has no checkpoint "{checkpoint}". Choose "best", "last" or one of these steps: {steps}.',
+        f'{run} has no checkpoint "{checkpoint:.60}". Choose "best", "last" or one of these steps: {steps}.',
         code="checkpoint.unknown",
     )
 

@@ -27,6 +27,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import atomic_files, gcs, model_files, paths
 from t5prep.io.model_files import ModelFiles
+from t5prep.json_values import whole_number
 from t5prep.tasks.targets import HiddenTokensTarget, Target, TextTarget
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
@@ -357,7 +358,7 @@ def manifests_of_run(folder: str) -> tuple[Manifest, ...]:
 
 def _number_in(name: str) -> int:
     """Return the number in a manifest's file name. Sorting by it puts manifest-10 after manifest-2."""
-    return int("".join(filter(str.isdigit, name.rpartition("/")[2])) or 0)
+    return whole_number(name.rpartition("-")[2].removesuffix(".json")) or 0
 
 
 def _copy_code(out: str, datasets: Sequence[Dataset]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import paths
-from t5prep.json_values import JSON, JSONObject
+from t5prep.json_values import JSON, JSONObject, whole_number
 from t5prep.options.fields import Wording, check, check_effect, has_effect, option
 from t5prep.training.objectives import NUMBERS
 from t5prep.training.step.schedules import NAMES as SCHEDULES
@@ -488,7 +488,7 @@ def _read(key: str, value: JSON, kind: type) -> object:
             if not all(math.isfinite(part) for part in values if isinstance(part, float)):
                 raise ValueError(value)
             return values
-        if not isinstance(value, str | int | float):
+        if not isinstance(value, str | int | float) or (isinstance(value, str) and "\0" in value):
             raise ValueError(value)
         if kind is bool and isinstance(value, str):
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
@@ -503,15 +503,17 @@ def _read(key: str, value: JSON, kind: type) -> object:
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError):
         type_name = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
-        raise UsageError(f"{key} is {value!r:.60}, but must be {type_name}.", code="setting.malformed") from None
+        # Python prints no number of more than 4,300 digits, which TOML reads in hexadecimal.
+        shown = "a very large number" if isinstance(value, int) and abs(value) >> 128 else f"{value!r:.60}"
+        raise UsageError(f"{key} is {shown}, but must be {type_name}.", code="setting.malformed") from None
 
 
 def _check(config: TrainConfig) -> None:
     """Raise UsageError for a value that is not possible, by itself or together with another one."""
     check(config, _SETTING)
-    if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
+    if config.shard != "auto" and not whole_number(config.shard):
         raise UsageError(
-            f'shard does not accept "{config.shard}". Use auto or a number of devices, for example --set shard=4',
+            f'shard does not accept "{config.shard:.60}". Use auto or a number of devices, for example --set shard=4',
             code="setting.malformed",
         )
     if config.end_rate > config.learning_rate:

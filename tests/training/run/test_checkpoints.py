@@ -59,8 +59,10 @@ def test_last_and_best_are_kept(tmp_path: Path) -> None:
     assert checkpoints.best(str(tmp_path))[1].step == 2
     assert checkpoints.choose(str(tmp_path), checkpoint="last")[1].step == 6
     assert checkpoints.choose(str(tmp_path), checkpoint="5")[1].step == 5
-    with raises(UsageError, "checkpoint.unknown", "2, 5, 6", "4"):
-        checkpoints.choose(str(tmp_path), checkpoint="4")
+    (tmp_path / "checkpoints" / "²").mkdir()  # a digit, but no number
+    for unknown in ("4", "²", "9" * 5000):
+        with raises(UsageError, "checkpoint.unknown", "2, 5, 6", unknown[:60]):
+            checkpoints.choose(str(tmp_path), checkpoint=unknown)
 
 
 def test_what_a_user_puts_beside_checkpoints_stays(tmp_path: Path) -> None:

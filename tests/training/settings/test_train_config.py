@@ -178,6 +178,28 @@ def test_a_recipe_that_costs_memory_is_refused(content: str | None, message: tup
         train_config.read_recipe(str(recipe))
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "value"),
+    [
+        ("batch = 0x" + "f" * 100_000, "setting.malformed", "batch"),  # Python prints no number of so many digits
+        ("seed = 0o" + "7" * 100_000, "setting.malformed", "seed"),
+        (f'shard = "{"9" * 5000}"', "setting.malformed", "shard"),
+        ('shard = "²"', "setting.malformed", "²"),
+        ('model = "a\\u0000b"', "setting.malformed", "model"),
+        ("learning_rate = 1e" + "9" * 100_000, "setting.malformed", "learning_rate"),
+        (f'"{"k" * 100_000}" = 1', "setting.unknown", "--settings"),
+        (f'optimizer = "{"x" * 100_000}"', "setting.unknown-choice", "adamw"),
+    ],
+    ids=["hex", "oct", "digits", "superscript", "nul", "float", "key", "value"],
+)
+def test_a_recipe_with_a_huge_value_is_a_sentence(tmp_path: Path, line: str, code: str, value: str) -> None:
+    (tmp_path / "r.toml").write_text(line, encoding="utf-8")
+    result = CliRunner().invoke(main, ["train", "--recipe", str(tmp_path / "r.toml"), "--data", "d", "--out", "r"])
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert_error(result.stderr, code, value)
+    assert len(result.stderr) < 5000
+
+
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
     with raises(UsageError, "recipe.unknown", "so_qualty", "so_quality"):
         train_config.read_recipe("so_qualty")
