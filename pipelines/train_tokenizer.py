@@ -17,7 +17,7 @@ from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
 from t5prep.json_values import JSONObject
-from t5prep.options.files import FileOptions
+from t5prep.options.tokenizers import TokenizerOptions
 from t5prep.reading import blocks, columns, formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
@@ -25,33 +25,9 @@ from t5prep.tokens import huggingface_files, tokenizer_training
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.tokens.tokenizer_training import Drawing
 
-# Default sample: SentencePiece trains on a million lines of 100 bytes within minutes, and more lines change few
-# pieces.
-LINES = 1_000_000
 RUNNERS = ("local",)
-# The file beside a tokenizer that records its source and settings.
+# The file beside a tokenizer that records its source and options.
 TRAINING = "t5prep_training.json"
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingSettings:
-    """All choices that decide the bytes of a trained tokenizer, except its source.
-
-    * `columns`: the columns with text; none means `text`.
-    * `lines`, `seed`: how many distinct lines are sampled, and the key of the hash that chooses them.
-    * `vocab_size`, `byte_fallback`, `split_digits`, `character_coverage`, `normalization`: SentencePiece's (tokens.training).
-    * `files`: how files are read.
-    """
-
-    columns: tuple[str, ...] = ()
-    vocab_size: int = tokenizer_training.VOCAB_SIZE
-    byte_fallback: bool = False
-    split_digits: bool = False
-    character_coverage: float = tokenizer_training.CHARACTER_COVERAGE
-    normalization: str = tokenizer_training.NORMALIZATIONS[0]
-    lines: int = LINES
-    seed: int = 0
-    files: FileOptions = FileOptions()  # noqa: RUF009 - frozen
 
 
 class LineSample(NamedTuple):
@@ -95,7 +71,7 @@ class DrawBlock:
 
 def train(
     source: Resolved,
-    settings: TrainingSettings,
+    options: TokenizerOptions,
     *,
     out: Path,
     config: JSONObject,
@@ -107,21 +83,12 @@ def train(
     `config` describes the model that will use the tokenizer. The same rows in any order produce the same bytes.
     Raises T5prepError.
     """
-    record = _training_record(source, settings, config)
+    record = _training_record(source, options, config)
     _check_place(out, record=record)
-    sample = draw(source, settings, runner=runner, workers=workers)
+    sample = draw(source, options, runner=runner, workers=workers)
     if not sample.lines:
-        raise columns.without_texts(source, sample.rows, columns=settings.columns)
-    work = functools.partial(
-        tokenizer_training.train,
-        sample.lines,
-        vocab_size=settings.vocab_size,
-        byte_fallback=settings.byte_fallback,
-        split_digits=settings.split_digits,
-        character_coverage=settings.character_coverage,
-        normalization=settings.normalization,
-    )
-    model = _run_apart(work)
+        raise columns.without_texts(source, sample.rows, columns=options.column)
+    model = _run_apart(functools.partial(tokenizer_training.train, sample.lines, options.model))
     tokenizer = Tokenizer(model, name=str(out))
     # The record comes first: a killed command finds its own record in `out` and may overwrite the rest.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
@@ -162,11 +129,11 @@ def _run_and_send(answer: Connection, work: Callable[[], bytes]) -> None:
         answer.send(error)
 
 
-def _training_record(source: Resolved, settings: TrainingSettings, config: JSONObject) -> JSONObject:
-    """Return the source, settings and config of a training, as JSON values."""
+def _training_record(source: Resolved, options: TokenizerOptions, config: JSONObject) -> JSONObject:
+    """Return the source, options and config of a training, as JSON values."""
     files = [[file.name, file.bytes] for file in source.files]
-    choices = {**dataclasses.asdict(settings), "columns": list(settings.columns)}
-    choices |= choices.pop("files")
+    choices = {**dataclasses.asdict(options), "column": list(options.column)}
+    choices |= choices.pop("model") | choices.pop("files")
     return {
         "source": {"uri": source.uri, "revision": source.revision, "files": files},
         **choices,
@@ -175,27 +142,20 @@ def _training_record(source: Resolved, settings: TrainingSettings, config: JSONO
 
 
 def draw(
-    source: Resolved, settings: TrainingSettings, *, runner: str = "local", workers: int | None = None
+    source: Resolved, options: TokenizerOptions, *, runner: str = "local", workers: int | None = None
 ) -> LineSample:
-    """Return at most `settings.lines` distinct lines of the source's texts, chosen by stable hash. Raises T5prepError."""
+    """Return at most `options.lines` distinct lines of the source's texts, chosen by stable hash. Raises T5prepError."""
     if runner not in RUNNERS:
         raise UsageError(
             f'--runner "{runner}" cannot train a tokenizer. Remove --runner, or use --runner local',
             code="option.inapplicable",
         )
-    if settings.lines < 1:
-        raise UsageError(f"--lines {settings.lines} is too small. Use at least one line.", code="option.out-of-range")
-    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's bounds
-        raise UsageError(
-            f"--character-coverage {settings.character_coverage} is out of range. Use a value from 0.98 to 1.",
-            code="option.out-of-range",
-        )
-    files = formats.with_card(settings.files, source)
-    columns.check(source, columns=settings.columns, options=files)
+    files = formats.with_card(options.files, source)
+    columns.check(source, columns=options.column, options=files)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
-    drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
-    work = DrawBlock(settings.columns, settings.lines, settings.seed)
+    drawing, totals = Drawing(options.lines, seed=options.seed), collections.Counter[str]()
+    work = DrawBlock(options.column, options.lines, options.seed)
     scanned = (block for file in source.files for block in blocks.scan_element(file, files))
     try:
         with engines.explained(runner, out="the sample of lines"):

@@ -15,10 +15,13 @@ from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io import address_space, byte_sizes
 from t5prep.io.progress import Progress, number_of
-from t5prep.options.models import RowOptions
+from t5prep.options.models import ModelOptions, RowOptions
 
 if TYPE_CHECKING:
     from t5prep.dataset.diff import Difference
+
+
+_source = click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
 
 
 @click.command("verify")
@@ -53,9 +56,9 @@ _NARROWEST = 20  # columns of `inspect`'s lines, even on a narrower terminal
 @click.argument("data", type=ADDRESS)
 @click.option("--split", default="train", show_default=True, help="Split to show.")
 @click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="Number of records.")
-@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
+@_options.options(ModelOptions, only=("tokenizer",))
 @_output.as_json
-def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as_json: bool) -> None:
+def inspect_command(data: str, split: str, count: int, tokenizer: str, as_json: bool) -> None:
     """Show records of DATA: text, tokens, ids and padding.
 
     \b
@@ -102,7 +105,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
     help="Add the answers and scores that `t5prep eval --predictions` wrote.",
 )
 @click.option("--source", type=ADDRESS, default="", help="Current location of the source of rejected rows.")
-@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
+@_options.options(ModelOptions, only=("tokenizer",))
 @_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
 def table_command(
@@ -112,7 +115,7 @@ def table_command(
     rejected: bool,
     predictions: str | None,
     source: str,
-    tokenizer: str | None,
+    tokenizer: str,
     trust_code: bool,
     as_json: bool,
 ) -> None:
@@ -158,12 +161,12 @@ def table_command(
 @click.command("report")
 @click.argument("data", type=ADDRESS)
 @click.option("--out", type=click.Path(path_type=Path), help="Output file [default: DATA/report.html].")
-@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
+@_options.options(ModelOptions, only=("tokenizer",))
 @click.option(
     "--answers", type=ADDRESS, help="Output of `t5prep eval --predictions` for a run [default: RUN/eval.json]."
 )
 @_output.as_json
-def report_command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
+def report_command(data: str, out: Path | None, tokenizer: str, answers: str | None, as_json: bool) -> None:
     """Write an HTML report on DATA, a dataset or a run.
 
     A dataset's page has lengths, cuts, labels and padding. A run's page has curves and answers. Pages need no network.
@@ -191,13 +194,11 @@ _LONGEST = 2_000  # characters of one text; --json has all
 @click.option(
     "--run", type=ADDRESS, default="", help="Run trained on the dataset: show the record's steps, loss and answer."
 )
-@click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
-@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
+@_source
+@_options.options(ModelOptions, only=("tokenizer",))
 @_options.options(RowOptions, only=("trust_code",))
 @_output.as_json
-def why_command(
-    id: str, data: str, run: str, source: str, tokenizer: str | None, trust_code: bool, as_json: bool
-) -> None:
+def why_command(id: str, data: str, run: str, source: str, tokenizer: str, trust_code: bool, as_json: bool) -> None:
     """Trace one row from the source to its record.
 
     ID is the id of a record or of a rejected row, or FILE:ROW of the source.
@@ -244,11 +245,11 @@ def _wrapped(line: str) -> str:
     "--predictions", type=ADDRESS, metavar="FILE", help="Output of `t5prep eval --predictions`, if not RUN/eval.json."
 )
 @click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="Port; 0: any free port.")
-@click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
-@click.option("--tokenizer", type=ADDRESS, help="Tokenizer, if the one named in the manifest cannot be found.")
+@_source
+@_options.options(ModelOptions, only=("tokenizer",))
 @_options.options(RowOptions, only=("trust_code",))
 def explore_command(
-    data: str, run: str, predictions: str | None, port: int, source: str, tokenizer: str | None, trust_code: bool
+    data: str, run: str, predictions: str | None, port: int, source: str, tokenizer: str, trust_code: bool
 ) -> None:
     """Search and filter DATA in a browser.
 

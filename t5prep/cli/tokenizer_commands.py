@@ -14,7 +14,9 @@ from t5prep.cli._failing import CodedUsageError
 from t5prep.io import address_space
 from t5prep.io.progress import number_of
 from t5prep.json_values import JSONObject
+from t5prep.options.fields import build
 from t5prep.options.files import FileOptions
+from t5prep.options.tokenizers import TokenizerOptions
 
 if TYPE_CHECKING:
     from pipelines.train_tokenizer import TrainedTokenizer
@@ -31,13 +33,9 @@ SIZES = {
 # Maximum number of lost characters that `check` prints; --json has all.
 LOST_SHOWN = 12
 
-# SentencePiece's names, repeated from t5prep.tokens.tokenizer_training, because `--help` must not import that module.
-NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
-
 _source = click.option(
     "--source", type=ADDRESS, required=True, help="Source: sample:, a path or glob, kaggle:..., zenodo:..., hf:..."
 )
-_column = click.option("--column", multiple=True, help="Column with text; repeat for several.")
 
 
 @click.group("tokenizer")
@@ -52,7 +50,6 @@ def tokenizer_command() -> None:
 
 @tokenizer_command.command("train")
 @_source
-@_column
 @click.option("--out", type=ADDRESS, required=True, help="Output directory of the tokenizer.")
 @click.option(
     "--size",
@@ -61,33 +58,9 @@ def tokenizer_command() -> None:
     show_default=True,
     help="Size of the T5 1.1 in config.json.",
 )
-@click.option(
-    "--vocab-size", default=32_000, show_default=True, help="Vocabulary size in pieces, without the 100 sentinels."
-)
-@click.option("--byte-fallback", is_flag=True, help="Encode unknown characters as bytes.")
-@click.option("--split-digits", is_flag=True, help="Split numbers into digits.")
-@click.option(
-    "--character-coverage",
-    default=0.9995,
-    show_default=True,
-    help="Share of the corpus's characters that the vocabulary covers.",
-)
-@click.option(
-    "--normalization",
-    type=click.Choice(NORMALIZATIONS),
-    default=NORMALIZATIONS[0],
-    show_default=True,
-    help="SentencePiece normalization rule.",
-)
+@_options.options(TokenizerOptions)
 @click.option("--lowercase", is_flag=True, help="Fold case: use the variant _cf of --normalization.")
 @_file_options.split()
-@click.option(
-    "--lines", default=1_000_000, show_default=True, help="Maximum number of distinct training lines, sampled by hash."
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Random seed of the sampled lines."
-)
-@_options.options(FileOptions)
 @click.option("--runner", default="local", show_default=True, help="Runner that samples the lines.")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of processes [default: one for each core].")
 @_output.as_json
@@ -98,17 +71,9 @@ def train(
     runner: str,
     workers: int | None,
     as_json: bool,
-    normalization: str,
     lowercase: bool,
     split: str,
-    column: tuple[str, ...],
-    vocab_size: int,
-    byte_fallback: bool,
-    split_digits: bool,
-    character_coverage: float,
-    lines: int,
-    seed: int,
-    **files: str,
+    **option_values: object,
 ) -> None:
     """Train a SentencePiece tokenizer for a T5.
 
@@ -122,29 +87,19 @@ def train(
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     from pipelines import train_tokenizer
 
-    if lowercase and not normalization.endswith("_cf"):
-        if normalization == "identity":
+    options = build(TokenizerOptions, option_values)
+    if lowercase and not (rule := options.model.normalization).endswith("_cf"):
+        if rule == "identity":
             raise CodedUsageError(
                 "--lowercase changes characters, but --normalization identity changes none. Use either "
                 "--lowercase or --normalization identity, not both.",
                 code="option.conflict",
             )
-        normalization += "_cf"
-    settings = train_tokenizer.TrainingSettings(
-        columns=column,
-        vocab_size=vocab_size,
-        byte_fallback=byte_fallback,
-        split_digits=split_digits,
-        character_coverage=character_coverage,
-        normalization=normalization,
-        lines=lines,
-        seed=seed,
-        files=FileOptions(**files),
-    )
+        options = build(TokenizerOptions, {**option_values, "normalization": f"{rule}_cf"})
     config = _model_shape(size).to_json()
     trained = train_tokenizer.train(
-        _file_options.selected(source, split, options=settings.files),
-        settings,
+        _file_options.selected(source, split, options=options.files),
+        options,
         out=Path(out),
         config=config,
         runner=runner,
@@ -153,7 +108,7 @@ def train(
     if as_json:
         _output.print_json(_facts(trained, out))
     else:
-        _tell_trained(trained, out, source=source, columns=settings.columns)
+        _tell_trained(trained, out, source=source, columns=options.column)
 
 
 def _model_shape(size: str) -> "ModelConfig":
@@ -205,7 +160,7 @@ def _tell_trained(trained: "TrainedTokenizer", out: str, *, source: str, columns
 @tokenizer_command.command("check")
 @click.argument("tokenizer", type=ADDRESS)
 @_source
-@_column
+@_options.options(TokenizerOptions, only=("column",))
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Maximum number of rows to read."
 )

@@ -17,51 +17,31 @@ from typing import Any
 import sentencepiece
 
 from t5prep.errors import TokenizerError, UsageError
+from t5prep.options.tokenizers import NORMALIZATIONS, UnigramOptions
 
-# T5's vocabulary size and coverage: the share of the text's characters that get a piece; the rarest become unknown.
-VOCAB_SIZE = 32_000
-FEWEST_PIECES = 4
-CHARACTER_COVERAGE = 0.9995
-# SentencePiece's names of its normalizations of characters; those with cf fold case. T5's is the first.
-NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 # SentencePiece's default. The pieces depend on the number of threads, because each adds up its own expectations, so the
 # number is fixed for every machine.
 THREADS = 16
 
 
-def train(
-    lines: Iterable[str],
-    *,
-    vocab_size: int = VOCAB_SIZE,
-    byte_fallback: bool = False,
-    split_digits: bool = False,
-    character_coverage: float = CHARACTER_COVERAGE,
-    normalization: str = NORMALIZATIONS[0],
-) -> bytes:
+def train(lines: Iterable[str], options: UnigramOptions) -> bytes:
     """Return a serialized SentencePiece model: the same bytes for the same lines in the same order.
 
-    `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them. `split_digits` makes each digit a piece.
-    `character_coverage` is the share of characters that get a piece. `normalization` is one of NORMALIZATIONS. Raises UsageError
-    if the text has too few or too many different strings for `vocab_size`, and TokenizerError for other failures.
+    Raises UsageError if the text has too few or too many different strings for `options.vocab_size`, and TokenizerError for
+    other failures.
     """
-    if vocab_size < FEWEST_PIECES:
-        raise UsageError(
-            f"--vocab-size {vocab_size} is too small: padding, EOS, the unknown token and one piece need "
-            f"{FEWEST_PIECES}. Set --vocab-size to a few hundred or more.",
-            code="option.out-of-range",
-        )
     try:
         return unigram_model(
             lines,
-            vocab_size=vocab_size,
-            character_coverage=character_coverage,
-            byte_fallback=byte_fallback,
-            split_digits=split_digits,
+            vocab_size=options.vocab_size,
+            character_coverage=options.character_coverage,
+            byte_fallback=options.byte_fallback,
+            split_digits=options.split_digits,
             num_threads=THREADS,
-            normalization_rule_name=normalization,
+            normalization_rule_name=options.normalization,
         )
     except (RuntimeError, OSError) as error:
-        raise _explained(str(error), vocab_size) from error
+        raise _explained(str(error), options.vocab_size) from error
 
 
 def unigram_model(lines: Iterable[str], **options: Any) -> bytes:

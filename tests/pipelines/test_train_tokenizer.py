@@ -20,10 +20,11 @@ from click.testing import CliRunner
 from raised import raises, refused
 
 from pipelines import train_tokenizer
-from pipelines.train_tokenizer import TrainingSettings
 from t5prep import sources
 from t5prep.cli import main
 from t5prep.errors import OutputError, SourceError, UsageError
+from t5prep.options.files import FileOptions
+from t5prep.options.tokenizers import TokenizerOptions, UnigramOptions
 from t5prep.sources import sample
 from t5prep.tokens import audit, huggingface_files, loading, tokenizer_training
 from t5prep.tokens.tokenizer import Tokenizer
@@ -46,7 +47,7 @@ def run(*args: str) -> tuple[int, str]:
 
 
 def test_t5s_conventions():
-    tokenizer = Tokenizer(tokenizer_training.train(LINES, vocab_size=400), name="new")
+    tokenizer = Tokenizer(tokenizer_training.train(LINES, UnigramOptions(vocab_size=400)), name="new")
     assert [tokenizer.piece(id) for id in range(3)] == ["<pad>", "</s>", "<unk>"]
     assert (tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.processor.bos_id()) == (0, 1, 2, -1)
     assert (tokenizer.vocab_size, tokenizer.size, tokenizer.padded_size) == (400, 500, 512)
@@ -56,11 +57,13 @@ def test_t5s_conventions():
 
 
 def test_options_of_training():
-    plain = Tokenizer(tokenizer_training.train(LINES, vocab_size=1500), name="plain")
-    digits = Tokenizer(tokenizer_training.train(LINES, vocab_size=1500, split_digits=True), name="digits")
+    plain = Tokenizer(tokenizer_training.train(LINES, UnigramOptions(vocab_size=1500)), name="plain")
+    digits = Tokenizer(
+        tokenizer_training.train(LINES, UnigramOptions(vocab_size=1500, split_digits=True)), name="digits"
+    )
     assert len(plain.encode("2020")) < 4
     assert digits.processor.encode("2020", out_type=str)[-4:] == ["2", "0", "2", "0"]
-    full = Tokenizer(tokenizer_training.train(LINES, vocab_size=700, byte_fallback=True), name="bytes")
+    full = Tokenizer(tokenizer_training.train(LINES, UnigramOptions(vocab_size=700, byte_fallback=True)), name="bytes")
     assert full.unk_id not in full.encode("☃ Ω")
     assert full.decode(full.encode("☃ Ω")) == "☃ Ω"
 
@@ -76,7 +79,7 @@ def test_options_of_training():
 )
 def test_a_vocabulary_that_cannot_be_had(size: int, message: tuple[str, ...]):
     with raises(UsageError, *message):
-        tokenizer_training.train(LINES, vocab_size=size)
+        tokenizer_training.train(LINES, UnigramOptions(vocab_size=size))
 
 
 @pytest.mark.extra("seeds")
@@ -92,7 +95,9 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
     drawing = Drawing(1500, seed=0)
     drawing.add(line for text in texts for line in tokenizer_training.lines_of(text))
     lines = drawing.lines()
-    model = tokenizer_training.train(lines, vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
+    model = tokenizer_training.train(
+        lines, UnigramOptions(vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
+    )
     tokenizer = Tokenizer(model, name="new")
     huggingface_files.write(tmp_path, tokenizer, config={"model_type": "t5", "d_model": 64})
     auto = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
@@ -123,12 +128,12 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
 
 
 def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file_sample = train_tokenizer.draw(sources.resolve(str(text)), TrainingSettings(lines=50), workers=1)
+    file_sample = train_tokenizer.draw(sources.resolve(str(text)), TokenizerOptions(lines=50), workers=1)
     parts = tmp_path / "parts"
     parts.mkdir()
     for part in range(3):
         (parts / f"{part}.txt").write_text("\n".join(reversed(LINES[part::3])), encoding="utf-8")
-    parts_sample = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TrainingSettings(lines=50), workers=2)
+    parts_sample = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TokenizerOptions(lines=50), workers=2)
     assert file_sample == parts_sample
     assert (file_sample.rows, file_sample.total_lines, file_sample.broken, len(file_sample.lines)) == (
         len(LINES),
@@ -170,17 +175,24 @@ def test_errors_are_sentences(text: Path, tmp_path: Path):
     strange.mkdir()
     (strange / "thesis.doc").write_text("x")
     with raises(OutputError, "output.foreign-file"):
-        train_tokenizer.train(source, TrainingSettings(), out=strange, config={})
+        train_tokenizer.train(source, TokenizerOptions(), out=strange, config={})
     with raises(SourceError, "column.missing"):
-        train_tokenizer.train(source, TrainingSettings(columns=("body",)), out=tmp_path / "new", config={})
+        train_tokenizer.train(source, TokenizerOptions(column=("body",)), out=tmp_path / "new", config={})
     with raises(UsageError, "option.out-of-range", "0"):
-        train_tokenizer.train(source, TrainingSettings(lines=0), out=tmp_path / "new", config={})
+        TokenizerOptions(lines=0)
     with raises(UsageError, "option.out-of-range", "7"):
-        train_tokenizer.train(source, TrainingSettings(character_coverage=7), out=tmp_path / "new", config={})
+        UnigramOptions(character_coverage=7)
     with raises(UsageError, "option.inapplicable"):
-        train_tokenizer.train(source, TrainingSettings(), out=tmp_path / "new", config={}, runner="dataflow")
+        train_tokenizer.train(source, TokenizerOptions(), out=tmp_path / "new", config={}, runner="dataflow")
     command = ("tokenizer", "check", "sample:", "--source", "sample:")
     refused("column.missing", "questions.csv", '"text"', "--column", command=command)
+
+
+def test_the_record_has_the_columns_with_text_and_those_of_a_table_without_header(text: Path) -> None:
+    """The second replaced the first, so a tokenizer of another column was taken for this one."""
+    options = TokenizerOptions(column=("body",), files=FileOptions(columns="id,body"))
+    record = train_tokenizer._training_record(sources.resolve(str(text)), options, {})
+    assert (record["column"], record["columns"]) == (["body"], "id,body")
 
 
 def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tmp_path: Path):
@@ -250,7 +262,7 @@ def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
     interrupt = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     with pytest.raises(KeyboardInterrupt):
-        train_tokenizer._run_apart(functools.partial(tokenizer_training.train, lines, vocab_size=32_000))
+        train_tokenizer._run_apart(functools.partial(tokenizer_training.train, lines, UnigramOptions()))
     assert not multiprocessing.active_children()
 
 
