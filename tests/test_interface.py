@@ -164,9 +164,10 @@ def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(work_folder: Path
 @pytest.mark.slow
 @pytest.mark.usefixtures("lowered_once", "work_folder")
 def test_the_examples_of_training_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """The examples in the docstrings of the functions that train, as one program, on fewer rows."""
+    """The examples in the docstrings of the functions that train, as one program, on fewer and shorter rows."""
     examples = "".join(map(_example, ("prepare", "train_batches", "train", "evaluate", "predict")))
-    exec(examples.replace('out="data/sample"', 'out="data/sample", limit=320'), {"t5prep": t5prep})
+    fewer_rows = 'out="data/sample", limit=320, input_length=64'
+    exec(examples.replace('out="data/sample"', fewer_rows), {"t5prep": t5prep})
     _, shape, trained, scored, answer = capsys.readouterr().out.splitlines()
     assert shape == "(32, 2)"
     assert trained.startswith("4 ")

@@ -31,7 +31,7 @@ ARTICLES = [
 ]
 # What a test adds, so that a command is done in seconds.
 QUICK = {
-    "train": ["--set", "steps=4", "--set", "warmup=2", "--set", "eval_every=4"],
+    "train": ["--set", "steps=2", "--set", "warmup=1", "--set", "eval_every=2"],
     "tokenizer": ["--vocab-size", "200", "--lines", "1000"],
 }
 
@@ -76,10 +76,10 @@ def _in_this_process(prepare, request):
     return prepare(dataclasses.replace(request, run=dataclasses.replace(request.run, workers=0)))
 
 
-def _run(command: Command) -> str:
-    """What a t5prep command prints."""
+def _run(command: Command, *options: str) -> str:
+    """What a t5prep command prints, with other values of some options."""
     assert command.program == "t5prep"
-    arguments = readme.override(command.arguments, *QUICK.get(command.arguments[0], []))
+    arguments = readme.override(command.arguments, *QUICK.get(command.arguments[0], []), *options)
     if command.arguments[:2] == ["tokenizer", "check"] or "epochs=3" in command.arguments:
         arguments = command.arguments
     result = CliRunner().invoke(main, arguments, input=command.stdin, catch_exceptions=False)
@@ -120,7 +120,8 @@ def test_the_trained_model_is_loaded_as_it_is_written(work_folder: Path, interne
     internet.hub.models["google-t5/t5-base"] = published_models.files(
         "google-t5/t5-base", work_folder.parent / "t5-base"
     )
-    _run(Command("t5prep", [*SAMPLE, "--limit", "320"]))
+    _run(Command("t5prep", [*SAMPLE, "--limit", "160"]))
+    short_rows = ("--input-length", "64")  # of the own table: the sample's length stands in a program of a page
     printed = ""
     for code in readme.codes("sh", "python"):
         if code.unrun or not _trains(code):
@@ -133,7 +134,7 @@ def test_the_trained_model_is_loaded_as_it_is_written(work_folder: Path, interne
             printed += output.getvalue()
         else:
             for command in readme.commands(code):
-                _run(command)
+                _run(command, *(short_rows if command.arguments[0] == "prepare" else ()))
     assert Path("runs/sample/report.html").exists()
     assert len(Path("answers.csv").read_text().splitlines()) == 31
     batches, _, records, scores = printed.splitlines()

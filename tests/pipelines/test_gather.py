@@ -171,11 +171,11 @@ def element_counts(result: Any) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize("rows", [40, pytest.param(4_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [40, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_what_an_engine_hands_to_every_worker_does_not_grow_with_blocks(
     rows: int, tmp_path: Path, tiny_blocks: None, spread: list[Any]
 ) -> None:
-    """Of everything that is read as a side input there is one element, whether there are 20 blocks or 2,000."""
+    """Of everything that is read as a side input there is one element, whether there are 20 blocks or 500."""
     prepared(corpus(tmp_path / "rows", rows=rows), tmp_path / "out", runner="prism", **CHOICES)
     ((proto, result),) = spread
     sides, counts = side_inputs(proto), element_counts(result)
