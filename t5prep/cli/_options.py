@@ -104,7 +104,9 @@ def _declared(field: "dataclasses.Field[object]", default: object) -> dict[str, 
     if rules["metavar"]:
         attributes["metavar"] = rules["metavar"]
     default_value = rules["default_text"] or default
-    if default_value is not None:
+    if default_value is dataclasses.MISSING:
+        attributes["required"] = True
+    elif default_value is not None:
         attributes["default"] = default_value
     return {
         "help": sentence(field),

@@ -9,9 +9,9 @@ import click
 
 import t5prep
 from t5prep.cli import _model_options, _options, _output, plan_command
-from t5prep.cli._addresses import ADDRESS
 from t5prep.errors import UsageError
-from t5prep.options.models import ModelOptions
+from t5prep.options.fields import build
+from t5prep.options.models import TrainOptions
 
 if TYPE_CHECKING:
     from t5prep.training.settings.train_config import TrainConfig
@@ -57,24 +57,7 @@ def _choices(field: "dataclasses.Field[object]") -> str:
 
 
 @click.command("train")
-@click.option(
-    "--data",
-    type=ADDRESS,
-    multiple=True,
-    metavar="DIR",
-    help="Prepared dataset, local or gs://; repeat to mix several.",
-)
-@click.option(
-    "--model",
-    type=ADDRESS,
-    help="Initial weights: a Hugging Face directory, a Hub name, or a run (its best checkpoint).",
-)
-@click.option(
-    "--out", type=ADDRESS, required=True, help="Directory of the run, local or gs://; an existing run is resumed."
-)
-@click.option(
-    "--recipe", shell_complete=_model_options.recipe_names, help="Recipe by its name (see --settings), or a TOML file."
-)
+@_options.options(TrainOptions, recipe={"shell_complete": _model_options.recipe_names}, replicas={"hidden": True})
 @_model_options.settings(help="Setting, which overrides the recipe's; repeat for several.")
 @click.option(
     "--settings",
@@ -85,36 +68,15 @@ def _choices(field: "dataclasses.Field[object]") -> str:
     expose_value=False,
     help="List all settings with the values of --recipe and --set.",
 )
-@_options.options(ModelOptions, only=("tokenizer", "tpu", "gpus"))
 @click.option("--dry-run", is_flag=True, help="With --tpu: compile the step and report whether it fits; do not train.")
-@click.option(
-    "--profile",
-    default=0,
-    type=click.IntRange(min=0),
-    metavar="STEPS",
-    help="Number of steps to profile for TensorBoard, after the first ones.",
-)
 @click.option(
     "--check-step",
     is_flag=True,
     help="With --tpu or --gpus: compare one step with the CPU's, from the same weights; do not train.",
 )
-@click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
 @_output.as_json
 def train_command(
-    data: tuple[str, ...],
-    model: str | None,
-    out: str,
-    recipe: str | None,
-    settings: tuple[str, ...],
-    tokenizer: str,
-    tpu: str | None,
-    gpus: bool,
-    dry_run: bool,
-    profile: int,
-    check_step: bool,
-    replicas: int,
-    as_json: bool,
+    settings: tuple[str, ...], dry_run: bool, check_step: bool, as_json: bool, **option_values: object
 ) -> None:
     """Train a T5 or an encoder on prepared data.
 
@@ -128,36 +90,26 @@ def train_command(
     from t5prep.training import api
     from t5prep.training.settings import train_config
 
-    if check_step and (dry_run or profile):
+    changes = train_config.read_settings(settings)
+    options = build(TrainOptions, {**option_values, "settings": changes}, owner="train")
+    if check_step and (dry_run or options.profile):
         other = "--dry-run" if dry_run else "--profile"
         raise UsageError(
             f"--check-step compares one step, so {other} cannot apply. Use either --check-step or {other}, not both.",
             code="option.conflict",
         )
-    changes = train_config.read_settings(settings)
-    config = api.configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=changes)
+    config = api.configuration(options)
     if dry_run:
-        fitting = plan_command.print_one(plan_command.options_of(config, tpu=tpu), as_json=as_json).fits
+        fitting = plan_command.print_one(plan_command.options_of(config, tpu=options.tpu), as_json=as_json).fits
         if fitting and not as_json:
             _output.print_next(_output.retyped(without="--dry-run"))
         return
     if check_step:
-        _check_step(config, tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)
+        _check_step(config, tpu=options.tpu, gpus=options.gpus, replicas=options.replicas, as_json=as_json)
         return
-    if tpu is not None:
-        plan_command.warn(config, tpu=tpu)
-    result = t5prep.train(
-        data=data,
-        out=out,
-        model=model,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        settings=changes,
-        tpu=tpu,
-        gpus=gpus,
-        replicas=replicas,
-        profile=profile,
-    )
+    if options.tpu is not None:
+        plan_command.warn(config, tpu=options.tpu)
+    result = t5prep.train(**vars(options))
     from t5prep.training.evaluate.metrics import of_answers
     from t5prep.training.run import run
     from t5prep.training.runtime import hosts
@@ -175,10 +127,10 @@ def train_command(
     click.echo(f"best checkpoint: {result.best}")
     without_answers = result.evaluation and not result.evaluation.predictions
     # Pre-training that hides tokens has no answers, so `eval` would have none to score.
-    if without_answers and any(map(of_answers, run.manifests_of_run(out))):
-        _output.print_next(f"eval --model {shlex.quote(out)}", remark="its answers and their scores")
+    if without_answers and any(map(of_answers, run.manifests_of_run(options.out))):
+        _output.print_next(f"eval --model {shlex.quote(options.out)}", remark="its answers and their scores")
     else:
-        _output.print_next(f"export --model {shlex.quote(out)} --out DIR")
+        _output.print_next(f"export --model {shlex.quote(options.out)} --out DIR")
 
 
 def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas: int, as_json: bool) -> None:

@@ -51,7 +51,8 @@ def option(
 ) -> Any:
     """Return a dataclass field that is also an option of the command line: `input_length` is `--input-length`.
 
-    * default: the value without the option. `default_text` is its spelling for `parse` where `default` is None.
+    * default: the value without the option. An option without a default is required. `default_text` is the spelling of the
+      default for `parse` where `default` is None.
     * help: the text in `--help`, without a full stop.
     * choices: the allowed texts, beside `default`.
     * synonyms: the values of other programs → the choice to suggest for them.
@@ -363,7 +364,12 @@ def accepts(cls: "type[DataclassInstance]") -> Callable[[_Function], _Function]:
         docs = inspect.cleandoc(function.__doc__ or "")
         var_keyword = parameters.pop()
         options = [
-            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+                annotation=field.type,
+            )
             for field in fields
         ]
         extra_keywords = [var_keyword] if f"**{var_keyword.name}: " in docs else []

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from t5prep.errors import UsageError
 from t5prep.json_values import JSON
-from t5prep.options.fields import Options, changed, group, option
+from t5prep.options.fields import Options, changed, group, option, option_of
 from t5prep.options.files import RowFileOptions
 from t5prep.options.generation import Generation
 
@@ -83,6 +83,32 @@ class PlanOptions(Options):
                 f"{' and '.join(training)}.",
                 code="option.inapplicable",
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions(Options):
+    """Hold the options of `t5prep train` and `t5prep.train`."""
+
+    out: str = option(help="directory of the run, local or gs://; an existing run is resumed", is_address=True)
+    data: tuple[str, ...] = option(
+        (), "prepared dataset, local or gs://; repeat to mix several", metavar="DIR", is_address=True
+    )
+    model: str = option(
+        "",
+        "initial weights: a Hugging Face directory, a Hub name, or a run (its best checkpoint)",
+        is_address=True,
+    )
+    recipe: str = option("", "recipe by its name (see --settings), or a TOML file")
+    settings: Mapping[str, JSON] | None = option(
+        None, "single settings over the recipe's, such as `{'epochs': 2, 'batch': 64}`", python_only=True
+    )
+    tokenizer: str = option_of(ModelOptions, "tokenizer")
+    tpu: str | None = option_of(ModelOptions, "tpu")
+    gpus: bool = option_of(ModelOptions, "gpus")
+    profile: int = option(
+        0, "number of steps to profile for TensorBoard, after the first ones", minimum=0, metavar="STEPS"
+    )
+    replicas: int = option(1, "number of logical CPU devices, for tests", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from t5prep.json_values import JSON, JSONObject
+from t5prep.json_values import JSON
 from t5prep.options.fields import accepts, build
-from t5prep.options.models import EmbedOptions, EvaluateOptions, PredictOptions, RowOptions
+from t5prep.options.models import EmbedOptions, EvaluateOptions, PredictOptions, RowOptions, TrainOptions
 from t5prep.sources import Resolved, memory
 from t5prep.training import need_tensorflow
 from t5prep.training.predict.prediction_inputs import INPUT, STDIN
@@ -69,55 +69,25 @@ class Scores:
         }
 
 
-def configuration(
-    *,
-    data: str | Sequence[str],
-    out: str,
-    model: str | None = None,
-    recipe: str | None = None,
-    tokenizer: str = "",
-    settings: JSONObject | None = None,
-) -> TrainConfig:
-    """Return the settings of a run. `settings` override the arguments, and these override the recipe. Raises UsageError."""
-    places = (data,) if isinstance(data, str) else tuple(data)
-    arguments = {"data": places, "out": out, "model": model, "tokenizer": tokenizer}
+def configuration(options: TrainOptions) -> TrainConfig:
+    """Return the settings of a run. `options.settings` override the other options, and these the recipe. Raises UsageError."""
+    arguments = {name: getattr(options, name) for name in ("data", "out", "model", "tokenizer")}
     return train_config.build(
-        train_config.read_recipe(recipe) if recipe else {},
-        {key: value for key, value in arguments.items() if value},
-        settings or {},
+        train_config.read_recipe(options.recipe) if options.recipe else {},
+        {name: value for name, value in arguments.items() if value},
+        options.settings or {},
     )
 
 
-def train(
-    *,
-    data: str | Sequence[str],
-    out: str,
-    model: str | None = None,
-    recipe: str | None = None,
-    tokenizer: str = "",
-    settings: JSONObject | None = None,
-    tpu: str | None = None,
-    gpus: bool = False,
-    replicas: int = 1,
-    profile: int = 0,
-) -> "Result":
+@accepts(TrainOptions)
+def train(**options: object) -> "Result":
     """Train a T5 on prepared data, or an encoder on data with classes, or resume the run that is in `out`.
 
-    The same call resumes a stopped run at its next step, with the same losses as a run that was never stopped.
+    The same call resumes a stopped run at its next step, with the same losses as a run that was never stopped. A recipe
+    may name the model. `settings` are the fields of `t5prep.training.settings.train_config.TrainConfig`.
 
     Args:
-        data: A prepared dataset (a directory or gs:// prefix), or several, which are mixed.
-        out: The run's directory, local or gs://: checkpoints, metrics, configuration, tokenizer.
-        model: The source of the first weights: a Hugging Face directory, a Hub name, or a run, whose best checkpoint is
-            used. Optional if the recipe names one.
-        recipe: The name of a recipe (`t5prep train --settings` lists them), or a TOML file.
-        tokenizer: The tokenizer, if the one that the manifest names no longer exists.
-        settings: Single settings that override the recipe's, such as `{"epochs": 2, "batch": 64}`: the fields of
-            `t5prep.training.settings.train_config.TrainConfig`.
-        tpu: The name of a TPU, or "local" on a TPU VM.
-        gpus: Whether to use all GPUs of this machine.
-        replicas: The number of logical CPU devices, for tests.
-        profile: Record a trace of this many steps in `out`/tensorboard, for TensorBoard's profiler.
+        **options
 
     Returns:
         The run's directory, its number of steps, its best checkpoint, and that checkpoint's evaluation
@@ -134,8 +104,9 @@ def train(
     need_tensorflow()
     from t5prep.training import trainer
 
-    config = configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=settings)
-    return trainer.train(config, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
+    chosen = build(TrainOptions, options, owner="train")
+    config = configuration(chosen)
+    return trainer.train(config, tpu=chosen.tpu, gpus=chosen.gpus, replicas=chosen.replicas, profile=chosen.profile)
 
 
 @accepts(EvaluateOptions)
