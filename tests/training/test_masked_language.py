@@ -106,8 +106,8 @@ def test_gradients_are_those_of_pytorch_and_it_loads_the_export(tmp_path: Path) 
         real = reference_arrays["mask"] > 0  # padding has positions of its own in PyTorch's RoBERTa, and no targets
         expected, logits = reference_arrays["logits"][real], forward(weights, config, batch).numpy()[real]
         np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max(), err_msg=name)
-        losses, gradients = adamw_steps.train(config, weights, batch, steps=1)
-        np.testing.assert_allclose(losses, reference_arrays["losses"][:1], rtol=1e-4, err_msg=name)
+        loss, gradients = adamw_steps.gradients_of(config, weights, batch)
+        np.testing.assert_allclose(loss, reference_arrays["losses"][0], rtol=1e-4, err_msg=name)
         save_weights(tmp_path, config, gradients)
         with safe_open(tmp_path / "model.safetensors", "np") as file:
             for tensor in file.keys():  # noqa: SIM118 - it is no dict

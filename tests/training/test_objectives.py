@@ -40,8 +40,8 @@ def test_logits_and_gradients_are_those_of_transformers(published, name, tmp_pat
         else (logits[:, 0], reference_arrays["logits"])
     )
     np.testing.assert_allclose(our_logits, theirs, atol=1e-5)
-    losses, gradients = adamw_steps.train(config, weights, batch, steps=1)
-    np.testing.assert_allclose(losses, reference_arrays["losses"][:1], rtol=1e-4)
+    loss, gradients = adamw_steps.gradients_of(config, weights, batch)
+    np.testing.assert_allclose(loss, reference_arrays["losses"][0], rtol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         names = {f"gradient/{tensor}" for tensor in file.keys()}  # noqa: SIM118 - it is no dict

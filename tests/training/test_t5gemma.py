@@ -68,8 +68,8 @@ def test_logits_are_those_of_pytorch(model):
 def test_gradients_are_those_of_pytorch(model, tmp_path):
     reference_arrays, batch = reference(model)
     config, weights = load_weights(model)
-    losses, gradients = adamw_steps.train(config, weights, batch, steps=1)
-    np.testing.assert_allclose(losses, reference_arrays["losses"][:1], atol=1e-4)
+    loss, gradients = adamw_steps.gradients_of(config, weights, batch)
+    np.testing.assert_allclose(loss, reference_arrays["losses"][0], atol=1e-4)
     save_weights(tmp_path, config, gradients)
     with safe_open(tmp_path / "model.safetensors", "np") as file:
         names = [*file.keys()]
