@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,8 +37,10 @@ def lay(folder: Path) -> None:
     data, shape = toy_runs.classes(folder / "classes"), toy_runs.shape(folder / "shape")
     steps = {"weights": "random", "batch": 8, "steps": 1, "eval_every": 0, "tensorboard": "false", "dropout": 0.0}
     settings = [f"--set={name}={value}" for name, value in steps.items()]
-    command = [sys.executable, "-m", "t5prep.cli", "train", "--data", data, "--model", shape]
-    subprocess.run([*command, "--out", str(folder / "run"), *settings], check=True, capture_output=True)
+    line = ["train", "--data", data, "--model", shape, "--out", str(folder / "run"), *settings]
+    with (folder / "training.log").open("wb") as log:
+        process = started(line, log.fileno(), fresh=False)
+        assert os.waitpid(process, 0)[1] == 0, (folder / "training.log").read_text()
     row = json.dumps({"Id": "1", "Title": "a title", "Body": "and a body", "Y": "HQ"})
     (folder / "rows.jsonl").write_text(f"{row}\n" * 2_000_000)
 
@@ -144,8 +145,6 @@ GOOD = ("without a word", "one sentence, exit code 1", "in Python's own start")
 
 def check(folder: Path, count: int = 1000, seed: int = 0) -> tuple[collections.Counter[str], list[str]]:
     """Return how so many processes ended, and what those said that lost a signal or did not end with one sentence."""
-    if not (folder / "rows.jsonl").exists():
-        lay(folder)
     for module in (
         "t5prep.cli.train_command",
         "t5prep.cli.predict_commands",
@@ -153,6 +152,8 @@ def check(folder: Path, count: int = 1000, seed: int = 0) -> tuple[collections.C
         "t5prep.training.predict.predictions",
     ):
         importlib.import_module(module)
+    if not (folder / "rows.jsonl").exists():
+        lay(folder)
     draw, endings, wrong = random.Random(seed), collections.Counter[str](), list[str]()
     seconds: dict[tuple[str, bool], float] = {}
     for index in range(count):
