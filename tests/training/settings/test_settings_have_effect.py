@@ -72,7 +72,7 @@ def kind_and_settings(
         table = folder / "rows.jsonl"
         table.write_text("".join(json.dumps(row) + "\n" for row in rows(120)))
         options = {"task": "text2text", "options": OPTIONS[kind], "target": kind, "input_length": INPUT_LENGTH}
-        prepared(table, data, tokenizer=words, **options, target_length=INPUT_LENGTH if kind == "tags" else 1)
+        prepared(table, data, tokenizer=words, **options)
     else:
         tokenizer = "sample:" if kind == "text" else words
         model = toy_runs.shape(folder / "t5") if kind == "text" else model
