@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,13 +15,11 @@ from t5prep.cli import _options, _output
 from t5prep.cli._addresses import ADDRESS
 from t5prep.io import address_space, byte_sizes
 from t5prep.io.progress import Progress, number_of
-from t5prep.options.models import ModelOptions, RowOptions
+from t5prep.options.fields import build
+from t5prep.options.models import ModelOptions, SourceOptions
 
 if TYPE_CHECKING:
     from t5prep.dataset.diff import Difference
-
-
-_source = click.option("--source", type=ADDRESS, default="", help="Current location of the source, if it was moved.")
 
 
 @click.command("verify")
@@ -104,9 +102,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str, as_json: 
     metavar="FILE",
     help="Add the answers and scores that `t5prep eval --predictions` wrote.",
 )
-@click.option("--source", type=ADDRESS, default="", help="Current location of the source of rejected rows.")
-@_options.options(ModelOptions, only=("tokenizer",))
-@_options.options(RowOptions, only=("trust_code",))
+@_options.options(SourceOptions)
 @_output.as_json
 def table_command(
     data: str,
@@ -114,10 +110,8 @@ def table_command(
     splits: tuple[str, ...],
     rejected: bool,
     predictions: str | None,
-    source: str,
-    tokenizer: str,
-    trust_code: bool,
     as_json: bool,
+    **option_values: Any,
 ) -> None:
     """Write DATA as one table of texts.
 
@@ -150,9 +144,7 @@ def table_command(
         splits=splits,
         rejected=rejected,
         predictions=predictions,
-        source=source,
-        tokenizer=tokenizer,
-        trust_code=trust_code,
+        **option_values,
     )
     rows = record_table.write(texts, out)
     _output.show({"out": out, "rows": rows}, f"{out}: {number_of(rows, 'row')}", as_json=as_json)
@@ -194,11 +186,9 @@ _LONGEST = 2_000  # characters of one text; --json has all
 @click.option(
     "--run", type=ADDRESS, default="", help="Run trained on the dataset: show the record's steps, loss and answer."
 )
-@_source
-@_options.options(ModelOptions, only=("tokenizer",))
-@_options.options(RowOptions, only=("trust_code",))
+@_options.options(SourceOptions)
 @_output.as_json
-def why_command(id: str, data: str, run: str, source: str, tokenizer: str, trust_code: bool, as_json: bool) -> None:
+def why_command(id: str, data: str, run: str, as_json: bool, **option_values: object) -> None:
     """Trace one row from the source to its record.
 
     ID is the id of a record or of a rejected row, or FILE:ROW of the source.
@@ -213,7 +203,7 @@ def why_command(id: str, data: str, run: str, source: str, tokenizer: str, trust
     """
     from t5prep.report import why
 
-    trace, run_facts = why.trace_row(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
+    trace, run_facts = why.trace_row(id, data, build(SourceOptions, option_values), run=run)
     if as_json:
         _output.print_json(vars(trace) | ({"run": run_facts} if run else {}))
         return
@@ -245,12 +235,8 @@ def _wrapped(line: str) -> str:
     "--predictions", type=ADDRESS, metavar="FILE", help="Output of `t5prep eval --predictions`, if not RUN/eval.json."
 )
 @click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="Port; 0: any free port.")
-@_source
-@_options.options(ModelOptions, only=("tokenizer",))
-@_options.options(RowOptions, only=("trust_code",))
-def explore_command(
-    data: str, run: str, predictions: str | None, port: int, source: str, tokenizer: str, trust_code: bool
-) -> None:
+@_options.options(SourceOptions)
+def explore_command(data: str, run: str, predictions: str | None, port: int, **option_values: object) -> None:
     """Search and filter DATA in a browser.
 
     Records and rejected rows can be searched, filtered and sorted. Each one has a page with its tokens and its trace.
@@ -265,10 +251,8 @@ def explore_command(
     with Progress("making the table") as line:
         explorer = Explorer(
             data,
+            build(SourceOptions, option_values),
             predictions=answers_of(run, predictions),
-            source=source,
-            tokenizer=tokenizer,
-            trust_code=trust_code,
             on_progress=lambda rows: line.add(bytes=0, rows=rows),
         )
     server = Server(explorer, port=port, run=run)

@@ -42,6 +42,17 @@ class RowOptions(Options):
 
 
 @dataclasses.dataclass(frozen=True)
+class SourceOptions(Options):
+    """Hold the options of opening a dataset, and of reading its source again: of `why`, `table` and `explore`."""
+
+    source: str = option(
+        "", "current location of the source, if it was moved or you never read from its address", is_address=True
+    )
+    tokenizer: str = option_of(ModelOptions, "tokenizer")
+    trust_code: bool = option_of(RowOptions, "trust_code")
+
+
+@dataclasses.dataclass(frozen=True)
 class PlanOptions(Options):
     """Hold the options of `t5prep plan`, and of `t5prep.plan`, `plan_sweep` and `plan_lengths`."""
 

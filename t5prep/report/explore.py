@@ -23,6 +23,7 @@ from t5prep.dataset import record_table, tfrecord, verify
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, paths, store, web_server
+from t5prep.options.models import SourceOptions
 from t5prep.preparation.row_trace import RowTracer
 from t5prep.report import pages, tokens
 from t5prep.report.table import rejected_with_texts
@@ -95,20 +96,18 @@ class Explorer:
     def __init__(
         self,
         data: str | Path,
+        options: SourceOptions = SourceOptions(),  # noqa: B008 - frozen
         *,
         predictions: str | Path | None = None,
-        source: str = "",
-        tokenizer: str | None = None,
-        trust_code: bool = False,
         on_progress: Callable[[int], None] = lambda rows: None,
     ) -> None:
         """Open the dataset `data`, and make its table of records if it is not cached.
 
-        `on_progress` is called with numbers of rows while the table is made. The other parameters are those of
-        `t5prep.table` and `t5prep.why`. Raises DatasetError, TokenizerError, and UsageError for a file without predictions.
+        `on_progress` is called with numbers of rows while the table is made. `predictions` is that of
+        `t5prep.table`. Raises DatasetError, TokenizerError, and UsageError for a file without predictions.
         """
-        self.opened = Dataset(data, tokenizer=tokenizer)
-        self.tracer = RowTracer(self.opened, source=source, trust_code=trust_code)
+        self.opened = Dataset(data, tokenizer=options.tokenizer)
+        self.tracer = RowTracer(self.opened, source=options.source, trust_code=options.trust_code)
         self.dataset, self.data = self.opened.manifest, self.opened.folder
         _ = self.opened.tokenizer  # raises now, and not at the first page, if it cannot be found
         self._one_at_a_time = threading.Lock()

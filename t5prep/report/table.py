@@ -16,34 +16,33 @@ import pyarrow as pa
 from t5prep.dataset import record_table
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import OutputError, T5prepError, UsageError
-from t5prep.options.fields import without_effect
+from t5prep.options.fields import accepts, build, without_effect
+from t5prep.options.models import SourceOptions
 
 if TYPE_CHECKING:
     from t5prep.preparation.source_rows import SourceRows
 
 
+@accepts(SourceOptions)
 def table(
     data: str | Path,
     *,
     splits: Sequence[str] = (),
-    tokenizer: str | None = None,
     rejected: bool = False,
     predictions: str | Path | None = None,
-    source: str = "",
-    trust_code: bool = False,
+    **options: object,
 ) -> pa.RecordBatchReader:
     """Read a prepared dataset as a table of texts, in the order of its shards, in batches of up to 4,096 records.
+
+    The texts of rejected rows are made again, from the source and by the code of the task.
 
     Args:
         data: The dataset's directory or gs:// prefix.
         splits: The splits to read; none means all.
-        tokenizer: The tokenizer, if the one named in the manifest cannot be found.
         rejected: Whether to read the rejected rows instead of the records.
         predictions: The output of `t5prep eval --predictions`. Adds the columns `prediction` and `right`, and `loss` and
             `scores` if the file has them. A record without a prediction has null.
-        source: The current location of the source of rejected rows, if it is not the address in the manifest.
-        trust_code: Whether to execute a Python file of the task that this user has never run. It makes the texts of
-            rejected rows again.
+        **options
 
     Returns:
         A reader of record batches with these columns for records:
@@ -71,10 +70,12 @@ def table(
     Example:
         frame = t5prep.table("data/sample").read_pandas()
     """
+    chosen = build(SourceOptions, options, owner="table")
+    dataset = Dataset(data, tokenizer=chosen.tokenizer)
     if not rejected:
-        if source or trust_code:
-            raise without_effect("--source" if source else "--trust-code", ["--rejected"])
-        return record_table.records(Dataset(data, tokenizer=tokenizer), splits=splits, predictions=predictions)
+        if chosen.source or chosen.trust_code:
+            raise without_effect("--source" if chosen.source else "--trust-code", ["--rejected"])
+        return record_table.records(dataset, splits=splits, predictions=predictions)
     if predictions is not None or splits:
         raise UsageError(
             "Rejected rows have neither a split nor predictions. Remove --split and --predictions.",
@@ -84,7 +85,7 @@ def table(
         SourceRows,  # what prepares datasets takes a quarter of a second to import
     )
 
-    return rejected_with_texts(SourceRows(Dataset(data, tokenizer=tokenizer), source=source, trust_code=trust_code))
+    return rejected_with_texts(SourceRows(dataset, source=chosen.source, trust_code=chosen.trust_code))
 
 
 def rejected_with_texts(rows: "SourceRows") -> pa.RecordBatchReader:

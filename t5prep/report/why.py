@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from t5prep.dataset.prepared import Dataset
 from t5prep.io.progress import number_of
+from t5prep.options.fields import accepts, build
+from t5prep.options.models import SourceOptions
 from t5prep.preparation.row_trace import (
     ExampleFacts,
     FilterFacts,
@@ -26,15 +28,8 @@ if TYPE_CHECKING:
 _STEPS = 20  # maximum number of training steps in the text; the dict has all
 
 
-def why(
-    id: str,
-    data: str | Path,
-    *,
-    run: str = "",
-    source: str = "",
-    tokenizer: str | None = None,
-    trust_code: bool = False,
-) -> dict[str, object]:
+@accepts(SourceOptions)
+def why(id: str, data: str | Path, *, run: str = "", **options: object) -> dict[str, object]:
     """Trace one row of a dataset from its source to its record.
 
     The source is read again, and the steps of `prepare` process the row again. If the source is missing or has changed, the
@@ -44,10 +39,7 @@ def why(
         id: The id of a record or of a rejected row, or a row of the source as `file:row` (from 1, without the header).
         data: The dataset's directory or gs:// prefix.
         run: A run trained on the dataset. Adds the steps that used the record, its loss and its answer.
-        source: The current location of the source. Needed if it was moved, or if this user has never read from the address
-            in the manifest.
-        tokenizer: The tokenizer, if the one named in the manifest cannot be found.
-        trust_code: Whether to execute a Python file of the task or of a filter that this user has never run.
+        **options
 
     Returns:
         A dict with the following keys. A value that does not apply is None.
@@ -71,16 +63,14 @@ def why(
     Example:
         print(t5prep.why("mine.csv:12", "data/mine")["split"])
     """
-    trace, run_facts = trace_row(id, data, run=run, source=source, tokenizer=tokenizer, trust_code=trust_code)
+    trace, run_facts = trace_row(id, data, build(SourceOptions, options, owner="why"), run=run)
     return vars(trace) | ({"run": run_facts} if run else {})
 
 
-def trace_row(
-    id: str, data: str | Path, *, run: str, source: str, tokenizer: str | None, trust_code: bool
-) -> "tuple[RowTrace, RunFacts | None]":
+def trace_row(id: str, data: str | Path, options: SourceOptions, *, run: str) -> "tuple[RowTrace, RunFacts | None]":
     """Return the trace of a row, and what the `run` did with its record: None without a run or a record. See `why`."""
-    dataset = Dataset(data, tokenizer=tokenizer)
-    trace = RowTracer(dataset, source=source, trust_code=trust_code).trace(id)
+    dataset = Dataset(data, tokenizer=options.tokenizer)
+    trace = RowTracer(dataset, source=options.source, trust_code=options.trust_code).trace(id)
     return trace, _in_run(trace.record, dataset, run=run) if run else None
 
 

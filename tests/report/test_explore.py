@@ -22,6 +22,7 @@ from small_corpora import prepared, questions, write_csv
 import t5prep
 from t5prep.cli import main
 from t5prep.errors import DatasetError, UsageError
+from t5prep.options.models import SourceOptions
 from t5prep.report import explore
 from t5prep.report.explore import Explorer, RowQuery, Server
 
@@ -272,7 +273,7 @@ def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
         assert "read again" in page(served, "/row?number=0")
         assert [row["input"] for row in served.explorer.page_rows(RowQuery(view="rejected"))] == [None]
     moved = write_csv(tmp_path / "moved" / "a.csv", rows)
-    (rejected_row,) = Explorer(tmp_path / "d", source=str(moved)).page_rows(RowQuery(view="rejected"))
+    (rejected_row,) = Explorer(tmp_path / "d", SourceOptions(source=str(moved))).page_rows(RowQuery(view="rejected"))
     assert '"Body": ""' in rejected_row["input"]
 
 
