@@ -225,6 +225,21 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
     _WAITED_FOR.discard(bucket)
 
 
+@contextlib.contextmanager
+def _requiring_bucket(uri: str, *, need: str) -> Iterator[None]:
+    """Convert exceptions inside `with` as `speaking` does, for calls that no missing object can fail. Raises OutputError."""
+    try:
+        with speaking(uri, need=need):
+            yield
+    except FileNotFoundError:
+        bucket, _ = split(uri)
+        raise OutputError(
+            f"The bucket {bucket} of {uri} does not exist. Create it: gcloud storage buckets create gs://{bucket} "
+            "--location=REGION",
+            code="bucket.not-found",
+        ) from None
+
+
 def retry(uri: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """Return the `retry` argument for a call of the client: the library's policy with a message and another time limit.
 
@@ -313,14 +328,14 @@ class Reader(RangedFile):
 def write(uri: str, content: bytes | BinaryIO, *, generation: int | None = None) -> int:
     """Write an object atomically, and return its new generation. It replaces only `generation` (0: no object; None: any).
 
-    `content` is the bytes, or a file that is read from its beginning. Raises OutputError, FileNotFoundError if there is no
-    bucket, and FileExistsError if the object has another generation.
+    `content` is the bytes, or a file that is read from its beginning. Retries are safe, because each sends the same bytes.
+    Raises OutputError, and FileExistsError if the object has another generation.
     """
     from google.api_core.exceptions import BadRequest, PreconditionFailed
 
     file = io.BytesIO(content) if isinstance(content, bytes) else content
     size = file.seek(0, os.SEEK_END)
-    with speaking(uri, need="storage.objects.create"):
+    with _requiring_bucket(uri, need="storage.objects.create"):
         for remaining_retries in reversed(range(_WRITES)):
             try:
                 sent = blob(uri)
@@ -366,23 +381,16 @@ def objects(uri: str) -> dict[str, Object]:
     prefix = prefix and prefix + "/"
     # A partial response: the server sends only these fields of each object.
     fields = "items(name,size,crc32c,generation),nextPageToken"
-    try:
-        with speaking(uri, need="storage.objects.list"):
-            listed = client().list_blobs(
-                bucket_of(bucket),
-                prefix=prefix,
-                delimiter="/",
-                fields=fields,
-                timeout=TIMEOUT_SECONDS,
-                retry=retry(uri),
-            )
-            objects = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
-    except FileNotFoundError:
-        raise OutputError(
-            f"The bucket {bucket} does not exist. Create it: gcloud storage buckets create gs://{bucket} "
-            "--location=REGION",
-            code="bucket.not-found",
-        ) from None
+    with _requiring_bucket(uri, need="storage.objects.list"):
+        listed = client().list_blobs(
+            bucket_of(bucket),
+            prefix=prefix,
+            delimiter="/",
+            fields=fields,
+            timeout=TIMEOUT_SECONDS,
+            retry=retry(uri),
+        )
+        objects = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
     return {item.name: item for item in objects if item.name}
 
 
@@ -405,12 +413,6 @@ def claim(uri: str, dataset_facts: Mapping[str, str]) -> None:
                 f"choose another prefix, or delete the unfinished files: gcloud storage rm -r {uri}",
                 code="output.locked",
             ) from None
-    except FileNotFoundError:
-        raise OutputError(
-            f"{uri} cannot be written, because the bucket {split(uri)[0]} does not exist. Create it: "
-            f"gcloud storage buckets create gs://{split(uri)[0]} --location=REGION",
-            code="bucket.not-found",
-        ) from None
 
 
 def release(uri: str) -> None:

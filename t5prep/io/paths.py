@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from t5prep.errors import OutputError, did_you_mean
+from t5prep.errors import did_you_mean
 from t5prep.io import atomic_files, gcs
 
 # Bytes of an object that are collected in memory before it is sent. A larger object goes to an unnamed file first.
@@ -44,7 +44,7 @@ def open_atomic(path: str, *, option: str = "--out", sweep: bool = False) -> Ite
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:
             yield cast(BinaryIO, spooled)
-            _send(path, cast(BinaryIO, spooled))
+            gcs.write(path, cast(BinaryIO, spooled))
     else:
         with atomic_files.open_atomic(Path(path), option=option, sweep=sweep) as file:
             yield file
@@ -142,19 +142,7 @@ def copy(path: str, uri: str) -> str:
             reader = gcs.Reader(uri)
             if reader.crc32c == gcs.crc32c(file):
                 return f"{uri}#{reader.generation}"
-        return f"{uri}#{_send(uri, file)}"
-
-
-def _send(uri: str, file: BinaryIO) -> int:
-    """Write the content of `file` to the object `uri`, and return its new generation. Raises OutputError."""
-    try:
-        return gcs.write(uri, file)  # retries are safe: each sends the same bytes under the same name
-    except FileNotFoundError:
-        raise OutputError(
-            f"{uri} cannot be written, because the bucket {gcs.split(uri)[0]} does not exist. Create it: "
-            f"gcloud storage buckets create gs://{gcs.split(uri)[0]} --location=REGION",
-            code="bucket.not-found",
-        ) from None
+        return f"{uri}#{gcs.write(uri, file)}"
 
 
 def nearby(path: Path) -> str:

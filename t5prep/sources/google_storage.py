@@ -64,8 +64,6 @@ def resolve(location: SourceLocation, *, include: Sequence[str]) -> Resolved:
         location.uri,
         "",
         checked(files, location.uri, include=include, offered=offered),
-        licence="",
-        citation="",
         is_named=bool(glob or alone) and not archives.is_archive(path),
     )
 

@@ -52,8 +52,6 @@ def resolve(location: SourceLocation, *, include: Sequence[str], ignore_card: bo
         location.uri,
         "",
         checked(files, location.uri, include=include, offered=offered),
-        licence="",
-        citation="",
         class_names=card.class_names(facts, config.name if config else part),
         parameters=config.parameters if config else {},
         base=config.folder if config else "",

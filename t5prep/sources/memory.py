@@ -43,7 +43,7 @@ def written(rows: object, *, name: str, text_column: str) -> Iterator[tuple[Reso
             raise UsageError("There are no rows. Pass at least one text or one dict.", code="row.missing")
         raw = RawFile(name=name, path=str(path), bytes=path.stat().st_size)
         names = _class_names(rows)
-        yield Resolved("rows in memory", "", (raw,), licence="", citation="", class_names=names), texts == count
+        yield Resolved("rows in memory", "", (raw,), class_names=names), texts == count
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
             head = file.read(8)
         suffix = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
         raw = RawFile(name=name + suffix, path=str(path), bytes=path.stat().st_size)
-        yield Resolved(name, "", (raw,), licence="", citation="")
+        yield Resolved(name, "", (raw,))
 
 
 def _class_names(rows: object) -> dict[str, tuple[str, ...]]:

@@ -174,8 +174,8 @@ class Resolved:
     uri: str
     revision: str
     files: tuple[RawFile, ...]
-    licence: str
-    citation: str
+    licence: str = ""
+    citation: str = ""
     class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     parameters: JSONObject = dataclasses.field(default_factory=dict)
     base: str = ""

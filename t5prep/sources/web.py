@@ -50,9 +50,7 @@ def resolve(location: SourceLocation, *, url: str, include: Sequence[str], progr
     files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=checksum)
     files_found = checked(files, location.uri, include=include, offered=offered)
     is_named = not archives.is_archive(name)
-    return Resolved(
-        location.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=location.uri, is_named=is_named
-    )
+    return Resolved(location.uri, f"sha256:{blob.sha256}", files_found, citation=location.uri, is_named=is_named)
 
 
 def _name(url: str, answer: requests.Response) -> str:
