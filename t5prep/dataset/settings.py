@@ -121,7 +121,7 @@ def parse_shards(text: str) -> int | None:
     return shards
 
 
-# Maximum number of tokens of an input, or of a target.
+# Maximum number of tokens of an input, or of a target: a padded record holds that many in memory.
 LONGEST = 1 << 20
 
 
@@ -139,10 +139,18 @@ class Settings:
     task: str = dataclasses.field(metadata={"changes_tokens": True})
     options: dict[str, Any] = dataclasses.field(metadata={"changes_tokens": True})
     input_length: int = option(
-        help="maximum input length in tokens, including EOS", minimum=4, changes_tokens=True, section="Length"
+        help="maximum input length in tokens, including EOS",
+        minimum=4,
+        maximum=LONGEST,
+        changes_tokens=True,
+        section="Length",
     )
     target_length: int = option(
-        help="maximum target length in tokens, including EOS", minimum=1, changes_tokens=True, section="Length"
+        help="maximum target length in tokens, including EOS",
+        minimum=1,
+        maximum=LONGEST,
+        changes_tokens=True,
+        section="Length",
     )
     target: str = option(
         "text",
@@ -319,13 +327,6 @@ class Settings:
             raise UsageError(
                 f"--target-length {self.target_length} is too small. Use at least 2.", code="option.out-of-range"
             )
-        for name in ("input_length", "target_length"):
-            if getattr(self, name) > LONGEST:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)} is too large, because each padded record "
-                    f"holds that many tokens in memory. Use at most {LONGEST:,}.",
-                    code="option.out-of-range",
-                )
         if self.masks and self.layout != "padded":
             raise UsageError(
                 f"--masks needs --layout padded, but the layout is {self.layout}. Use --layout padded, or "

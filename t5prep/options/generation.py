@@ -24,10 +24,16 @@ class Generation(Options):
     max_length: int = option(0, "maximum answer length in tokens [default: the run's]", minimum=0)
     no_repeat_ngram: int = option(0, "size of n-grams that may not repeat; 0: no limit", minimum=0)
     sample: bool = option(False, "sample each token instead of taking the most likely one")
-    temperature: float = option(1.0, "with --sample: temperature; below 1, answers vary less", only_with=_SAMPLE)
+    temperature: float = option(
+        1.0, "with --sample: temperature; below 1, answers vary less", above=0, only_with=_SAMPLE
+    )
     top_k: int = option(0, "with --sample: sample from the k most likely tokens; 0: all", minimum=0, only_with=_SAMPLE)
     top_p: float = option(
-        1.0, "with --sample: sample from the most likely tokens of this total probability", only_with=_SAMPLE
+        1.0,
+        "with --sample: sample from the most likely tokens of this total probability",
+        above=0,
+        maximum=1,
+        only_with=_SAMPLE,
     )
     seed: int = option(0, "with --sample: random seed", minimum=0, maximum=2**63 - 1, only_with=_SAMPLE)
     answers: int = option(1, "number of answers for each row", minimum=1)
@@ -46,17 +52,6 @@ class Generation(Options):
                 f"--sample draws each token, but --beams {self.beams} searches for the best answer. Use "
                 "either --sample or --beams, not both.",
                 code="option.conflict",
-            )
-        if self.temperature <= 0:
-            raise UsageError(
-                f"--temperature {self.temperature:g} is too low. Use a temperature above 0, or remove "
-                "--sample for greedy answers.",
-                code="option.out-of-range",
-            )
-        if not 0 < self.top_p <= 1:
-            raise UsageError(
-                f"--top-p {self.top_p:g} is out of range. Use a value above 0 and at most 1.",
-                code="option.out-of-range",
             )
         if self.max_length and self.min_length > self.max_length:
             raise UsageError(

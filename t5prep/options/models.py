@@ -213,7 +213,7 @@ class ExportOptions(Options):
     """Hold the options of `t5prep export`."""
 
     format: str = option("hf", "output format: hf for PyTorch, savedmodel for TensorFlow", choices=("hf", "savedmodel"))
-    checkpoint: str = option("best", "checkpoint of a run: best, last, or the number of a step")
+    checkpoint: str = option_of(ModelOptions, "checkpoint")
     beams: int = option(1, "beam width of a SavedModel", minimum=1, only_with=_SAVEDMODEL)
     dtype: str = option(
         "float32",
