@@ -322,7 +322,10 @@ def test_a_read_that_stalls_is_made_again_and_a_spoiled_one_is_never_believed(da
         assert verify(bucket) == verify(data)
     assert stalled == {path.name for path in data.iterdir()} - {"rejected.jsonl"}
     # Ranges of shards are compared with the manifest, whole objects with the checksum that the bucket sends.
-    for name, code in (("train.tfrecord-00001-of-00004", "dataset.altered"), ("manifest.json", "bucket.damaged-object")):
+    for name, code in (
+        ("train.tfrecord-00001-of-00004", "dataset.altered"),
+        ("manifest.json", "bucket.damaged-object"),
+    ):
         front.fault = lambda request, name=name: "spoil" if request.kind == "read" and request.name == name else ""
         with raises(T5prepError, code, name) as raised:
             verify(bucket)

@@ -51,7 +51,7 @@ def test_a_run_that_generates_opens_its_data_once_and_reads_the_split_once_an_ev
     data = toy_runs.sentences(tmp_path / "sentences")
     settings = {"steps": 2, "eval_every": 1, "generate": True, "metric": "em", "eval_rows": 5}
     result = trainer.train(toy_runs.config(data, shape, tmp_path / "once", **settings))
-    assert reads == {"manifests": 1, "splits": 3}  # at both steps, and the best one at the end
+    assert reads == {"manifests": 1, "splits": 2}  # at both steps; that of the best one is kept
     assert result.evaluation
     assert result.evaluation.metrics["records"] == 5
     assert len(result.evaluation.predictions) == 5
@@ -65,6 +65,6 @@ def test_answers_of_one_token_are_not_generated(
 
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *_, **__: refuse)
     result = trainer.train(toy_runs.config(data, shape, tmp_path / "classes-once", steps=1, eval_every=1))
-    assert reads == {"manifests": 1, "splits": 2}
+    assert reads == {"manifests": 1, "splits": 1}
     assert result.evaluation
     assert "accuracy" in result.evaluation.metrics
