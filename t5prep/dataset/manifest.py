@@ -518,7 +518,7 @@ def load(data: str | Path) -> Manifest:
     folder = folder_of(data)
     manifest_path = paths.join(folder or ".", NAME)
     try:
-        return loads(paths.read(paths.join(folder or ".", NAME)), location=manifest_path)
+        return loads(paths.read(manifest_path), location=manifest_path)
     except FileNotFoundError:
         advice = (
             f"Upload it (again): t5prep upload DATA {folder}"

@@ -5,6 +5,9 @@ steps have the weights of all layers, so the update and the gradients are those 
 backward pass are limited to the first layers (`ModelConfig.computed_layers`). A model with few layers in total would be too
 fast: its stacked gradients fit into the chip's fast memory. For the same reason, more layers of a deep model are computed.
 
+Layers are unrolled (docs/decisions/002-unroll-layers.md). If they became one loop, a whole program would compile in seconds,
+and this module would have no purpose.
+
 Memory does not grow linearly, but the compiler plans it for all layers in seconds, before it generates code.
 docs/decisions/011-extend-cycles-from-few-layers.md compares these estimates with complete compilations.
 """

@@ -479,7 +479,8 @@ def build(*sources: JSONObject) -> TrainConfig:
 def _read(key: str, value: JSON, kind: type) -> object:
     """Return `value` of the setting `key`, which comes from TOML, JSON or the command line, as type `kind`.
 
-    Raises UsageError if that is not possible.
+    Unlike `fields.typed`, whose values have types already, it reads the texts of `--set`. Raises UsageError if that is not
+    possible.
     """
     try:
         if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
