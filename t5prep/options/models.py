@@ -104,12 +104,12 @@ class TrainOptions(Options):
     data: tuple[str, ...] = option(
         (), "prepared dataset, local or gs://; repeat to mix several", metavar="DIR", is_address=True
     )
-    model: str = option(
-        "",
+    model: str | None = option(
+        None,
         "initial weights: a Hugging Face directory, a Hub name, or a run (its best checkpoint)",
         is_address=True,
     )
-    recipe: str = option("", "recipe by its name (see --settings), or a TOML file")
+    recipe: str | None = option(None, "recipe by its name (see --settings), or a TOML file")
     settings: Mapping[str, JSON] | None = option(
         None, "single settings over the recipe's, such as `{'epochs': 2, 'batch': 64}`", python_only=True
     )
