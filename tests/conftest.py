@@ -1,17 +1,10 @@
 """What every test may ask for, and which tests run: by the markers `slow` and `extra` (tests/extras.py)."""
 
-import dataclasses
-import functools
-import hashlib
-import inspect
 import os
-import pickle
 import signal
 import threading
-import types
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import extras
 import hypothesis
@@ -23,7 +16,6 @@ from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
 
 from pipelines import engines
-from t5prep.io import atomic_files
 
 # How busy a machine is fails no test. Each run draws the same forty examples of a property, so that a change fails for what it
 # changed; with T5PREP_SEEDS, as `make fuzz` sets it, a hundred others. Under sanitizers fewer must do.
@@ -102,59 +94,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lowered_once(shared: Path) -> Iterator[None]:
     """Lower no function twice in all processes of pytest, nor embed it twice in one: of a toy's run that is most of its time."""
-    from t5prep.training.runtime import lowering, programs
-    from t5prep.training.step.step import TrainStep
-
-    folder = shared / "lowered"
-
-    def lower(function: Callable[..., Any], *inputs: Any, **options: Any) -> lowering.Lowered:
-        key = repr((_meaning(function), inputs, options, os.environ.get("T5PREP_WITHOUT")))
-        if "0x" in key:  # it would say an address, which is no meaning
-            return lowering.lower(function, *inputs, **options)
-        path = folder / hashlib.sha256(key.encode()).hexdigest()
-        if not path.exists():
-            if isinstance(step := getattr(function, "__self__", None), TrainStep):
-                function = getattr(dataclasses.replace(step, settings=_settings_read(function)), function.__name__)
-            atomic_files.write_scratch(path, pickle.dumps(lowering.lower(function, *inputs, **options)))
-        return pickle.loads(path.read_bytes())
+    import lowered_programs  # needs TensorFlow
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "lower", lower)
-        patch.setattr(programs, "embed", functools.cache(lowering.embed))
+        patch.setenv(lowered_programs.VARIABLE, str(shared / "lowered"))
+        for name, function in lowered_programs.functions(shared / "lowered").items():
+            patch.setattr(lowered_programs.programs, name, function)
         yield
-
-
-def _meaning(function: Any) -> Any:
-    """Return what decides the program of a function, to be compared by its repr."""
-    from t5prep.training.step.step import TrainStep
-
-    if isinstance(function, functools.partial):
-        return _meaning(function.func), function.args, sorted(function.keywords.items())
-    if not inspect.isroutine(function):
-        return function
-    if isinstance(step := getattr(function, "__self__", None), TrainStep):
-        step = dataclasses.replace(step, settings=_settings_read(function))
-    cells = [_meaning(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
-    # Several functions inside of one have the same name.
-    code = function.__code__ if "<locals>" in function.__qualname__ else None
-    body = code and (hashlib.sha256(code.co_code).hexdigest(), code.co_consts, code.co_names)
-    return function.__module__, function.__qualname__, step, cells, body
-
-
-# The settings that the programs of a step read; all others reach them by the model's config and the optimizer.
-SETTINGS_READ = {
-    "gradients": ("accumulate", "dropout", "label_smoothing", "remat", "seed", "z_loss"),
-    "update": ("clip_norm",),
-}
-
-
-def _settings_read(function: Any) -> types.SimpleNamespace:
-    """Return the settings that a function of a step reads, and no others: it fails where it reads another one."""
-    settings = function.__self__.settings
-    read = {name: getattr(settings, name) for name in SETTINGS_READ[function.__name__]}
-    if "seed" in read and not settings.dropout:
-        del read["seed"]
-    return types.SimpleNamespace(**read)
 
 
 @pytest.fixture

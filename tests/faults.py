@@ -137,6 +137,8 @@ def serve() -> None:
         os.environ |= {"FAULTS_STATE": request["state"], "T5PREP_CACHE": request["cache"], "TMPDIR": request["cache"]}
         os.makedirs(request["cache"], exist_ok=True)
         tempfile.tempdir = request["cache"]
+        if request["line"][0] in ("train", "eval"):  # the others need no TensorFlow
+            importlib.import_module("lowered_programs").use_those_of_the_tests()
         output_descriptor = os.open(request["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output_descriptor, 1), os.dup2(output_descriptor, 2)
         use(request["state"].encode())

@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-REPOSITORY = Path(__file__).parents[1]
+TESTS_FOLDER = Path(__file__).parent
 MODULES = (
+    "lowered_programs",
     *("t5prep.cli.train_command", "t5prep.cli.predict_commands", "t5prep.cli.embed_command", "t5prep.training.trainer"),
     *("t5prep.training.predict.predictions", "t5prep.training.embed.vectors", "jax.experimental.multihost_utils"),
 )
@@ -100,7 +101,7 @@ def _ask(request: Mapping[str, Any]) -> Any:
 @functools.cache
 def _server() -> subprocess.Popen[str]:
     """Start the process that forks; it ends with this one."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (TESTS_FOLDER, TESTS_FOLDER.parent)))}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     server = subprocess.Popen([sys.executable, __file__], **pipes, env=environment, text=True)
     atexit.register(server.kill)
@@ -134,6 +135,7 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["-c", *request["arguments"]]
+    importlib.import_module("lowered_programs").use_those_of_the_tests()
     if "code" in request:
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
         return

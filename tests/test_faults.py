@@ -20,7 +20,7 @@ DEFAULT_SEEDS = 10
 
 
 @pytest.fixture(scope="module")
-def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+def harness(emulator: int, lowered_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     front = Front(emulator)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.port}")

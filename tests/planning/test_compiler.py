@@ -39,7 +39,7 @@ def product(a, b):
 
 @pytest.mark.parametrize("name", ["v5e", *(pytest.param(name, marks=pytest.mark.slow) for name in ("v3", "v4", "v6e"))])
 def test_a_product_costs_at_least_what_the_chip_can_do(name):
-    n = 4096
+    n = 2048
     chip = CHIPS[name]
     program = compile_module(module_of(product, (n, n), (n, n)), chip=chip)
     assert program.fits

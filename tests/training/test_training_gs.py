@@ -19,6 +19,8 @@ from t5prep.training.publish import export
 from t5prep.training.run import run
 from t5prep.training import trainer
 from t5prep.training.settings.train_config import build
+import lowered_programs
+lowered_programs.use_those_of_the_tests()
 data, shape, out, local = sys.argv[1:]
 toy = {
     "data": (data,), "model": shape, "weights": "random", "batch": 8, "learning_rate": 0.01, "eval_every": 2,

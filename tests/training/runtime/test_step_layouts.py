@@ -3,10 +3,11 @@
 import dataclasses
 import functools
 import json
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 
+import forked_commands
+import lowered_programs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -191,8 +192,9 @@ def test_a_program_has_the_same_digest_in_another_process(monkeypatch: pytest.Mo
         lower(tf.nn.relu, tf.TensorSpec([2], tf.float32))
     layout = open_layout(replicas=2, shard=2)
     lowered_step = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.split()[-1] == lowered_step.program.digest
+    environment = {name: value for name, value in os.environ.items() if name != lowered_programs.VARIABLE}
+    output, error = forked_commands.start_code(code, environment=environment).communicate()
+    assert output.decode().split()[-1:] == [lowered_step.program.digest], error.decode()
     z_loss_step = step_program(
         probe.TOY, TrainConfig(batch=4, z_loss=0.5), layout=layout, input_length=8, target_length=4
     )
