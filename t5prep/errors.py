@@ -11,6 +11,14 @@ its reason, and the run continues.
 import difflib
 from collections.abc import Iterable
 
+# Characters of a message. Those that list columns, labels or files are the longest.
+_MAX_CHARACTERS = 4000
+
+
+def shortened(message: str) -> str:
+    """Return a message without its middle if it is too long to be read: a value in a stranger's file may have any length."""
+    return message if len(message) <= _MAX_CHARACTERS else f"{message[: _MAX_CHARACTERS - 500]} … {message[-500:]}"
+
 
 class T5prepError(Exception):
     """Carry the sentence that the command line prints without a traceback, and a code.

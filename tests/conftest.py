@@ -45,7 +45,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The job server and the clusters of Flink live for seconds: Java's second compiler costs them more than it gives.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# Tests give t5prep cache folders of their own; engines stay where `.ci/engines` installed them.
+# Tests have a cache folder of their own (`_own_state`); engines stay where `.ci/engines` installed them.
 os.environ.setdefault("T5PREP_ENGINES", str(engines.folder()))
 # Scripts that are run by other tests or by hand, in environments of their own.
 collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
@@ -71,13 +71,14 @@ LONGEST = (
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(shared: Path) -> Iterator[None]:
-    """A key and a list of code that was run which no test shares with the user, but all processes with each other.
+    """A cache, a key and a list of code that was run which no test shares with the user, but all processes with each other.
 
     What one of them has compiled is signed with the key, and another one loads it. No test outlives a power cut: waiting for
     the disk takes a third of the time of preparing a small corpus.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(shared / "state"))
+        patch.setenv("T5PREP_CACHE", str(shared / "cache"))
         patch.setattr(os, "fsync", lambda _: None)
         yield
 

@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from t5prep.errors import T5prepError, UsageError
+from t5prep.errors import T5prepError, UsageError, shortened
 from t5prep.io import addresses
 from t5prep.io.installation import install_command
 
@@ -35,9 +35,6 @@ _TENSORFLOW = (
     *("FailedPreconditionError", "ResourceExhaustedError", "DeadlineExceededError"),
 )
 
-
-# Characters of a message. Those that list columns, labels or files are the longest.
-_MAX_CHARACTERS = 4000
 
 # Errors of click that say no code of their own → the code.
 _CLICK_CODES = (
@@ -105,12 +102,7 @@ def print_json(error: CodedError | CodedUsageError) -> None:
 def sentence(error: Exception) -> CodedError | None:
     """Return the sentence for an error that is not a bug, on one line: no name or value in it begins one. None for all others."""
     exception = _sentence(error)
-    return exception and type(exception)(_shortened(exception.sentence.replace("\n", " ")), code=exception.code)
-
-
-def _shortened(message: str) -> str:
-    """Return a message without its middle if it is too long to be read: a value of a file may have any length."""
-    return message if len(message) <= _MAX_CHARACTERS else f"{message[: _MAX_CHARACTERS - 500]} … {message[-500:]}"
+    return exception and type(exception)(shortened(exception.sentence.replace("\n", " ")), code=exception.code)
 
 
 def _sentence(error: Exception) -> CodedError | None:

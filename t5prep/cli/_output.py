@@ -67,10 +67,19 @@ def colour(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 
-def print_metrics(metrics: Mapping[str, Any]) -> None:
-    """Print a line for each number in `metrics`. For classes, also print their scores and the confusion matrix."""
+def print_metrics(metrics: Mapping[str, Any], *, is_asked: bool) -> None:
+    """Print a line for each number in `metrics`. For classes, also print their scores and the confusion matrix.
+
+    Of texts that are classes, ROUGE and token F1 say nothing beside the accuracy. They are printed if the user asked for
+    metrics (`is_asked`), and --json always has them.
+    """
+    from t5prep.training.evaluate.metrics import DEFAULT_METRICS, METRICS
+
+    hidden = set[str]()
+    if "per_class" in metrics and not is_asked:
+        hidden = {number for name in DEFAULT_METRICS for number in METRICS[name].numbers}
     for name, value in metrics.items():
-        if isinstance(value, int | float):
+        if isinstance(value, int | float) and name not in hidden:
             click.echo(f"{name:<18} {value:,.4f}" if isinstance(value, float) else f"{name:<18} {value:,}")
     if "per_class" in metrics:
         width = max(8, *(len(label) for label in metrics["labels"])) + 2

@@ -189,7 +189,7 @@ def eval_command(model: str, scores: bool, file: str | None, as_json: bool, **op
     for result in evaluation.evaluations or [evaluation]:
         if evaluation.evaluations:
             click.echo(f"\n{result.data}, {result.split}")
-        _output.print_metrics(result.metrics)
+        _output.print_metrics(result.metrics, is_asked=bool(option_values.get("metric")))
         _print_wrong("Wrong answers with the highest losses:", result.worst[:WORST_PRINTED])
         _print_wrong("Wrong answers drawn at random, of each class:", _one_of_each(result.sample))
 

@@ -123,7 +123,7 @@ def train_command(
     if result.evaluation:
         _output.print_predictions(result.evaluation.predictions[:MAX_TABLE_ROWS])
         click.echo()
-        _output.print_metrics(metrics)
+        _output.print_metrics(metrics, is_asked="metric" in changes)
     click.echo(f"best checkpoint: {result.best}")
     without_answers = result.evaluation and not result.evaluation.predictions
     # Pre-training that hides tokens has no answers, so `eval` would have none to score.

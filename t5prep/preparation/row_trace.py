@@ -20,7 +20,7 @@ import pyarrow as pa
 from t5prep import sources
 from t5prep.dataset import rejected_rows, shard_files, tfrecord
 from t5prep.dataset.prepared import Dataset
-from t5prep.errors import DatasetError, T5prepError
+from t5prep.errors import DatasetError, T5prepError, shortened
 from t5prep.json_values import JSON, JSONObject
 from t5prep.preparation import placement, record_counts
 from t5prep.preparation.block_tokenizer import BlockTokenizer
@@ -243,7 +243,7 @@ class RowTracer:
                 trace = remade_row.trace
         except T5prepError as error:
             trace.notes.append(
-                f"Showing only what the dataset records, because the source could not be read again: {error}"
+                f"Showing only what the dataset records, because the source could not be read again: {shortened(str(error))}"
             )
         if remade_row and not found_records and remade_row.record_id is not None:
             found_records = list(self.records(remade_row.record_id)) or self._begun_in(remade_row)

@@ -586,6 +586,16 @@ def test_an_address_of_the_manifest_is_read_only_where_the_user_has_named_it(
         assert f"Reading the source that the manifest names: {displayed_uri}" in capsys.readouterr().err
 
 
+def test_a_note_is_no_longer_than_somebody_reads(near: Path, tmp_path: Path) -> None:
+    """A name in a manifest may have any length."""
+    data = shutil.copytree(near / "d", tmp_path / "d")
+    facts = manifest.load(data)
+    source = dataclasses.replace(facts.source, uri=str(tmp_path / ("x/" * 100_000)))
+    (data / manifest.NAME).write_text(dataclasses.replace(facts, source=source).sealed().dumps())
+    (note,) = tracer_of(data).trace("1002").notes
+    assert len(note) < 5000
+
+
 @pytest.mark.parametrize("uri", ["https://example.org/a.csv?v=1&token=s3", "https://example.org/a.csv;token=s3"])
 def test_an_address_without_its_secret_is_not_requested(
     uri: str, near: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
