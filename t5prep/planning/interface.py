@@ -145,39 +145,26 @@ def recalled(options: PlanOptions) -> Plan | None:
 
 
 def stages(
-    question: Question,
-    *,
-    rows: int | None = None,
-    price: float | None = None,
-    search: bool = False,
-    largest: bool = False,
-    exact: bool = False,
-    save: str = "",
-    say: Say | None = None,
+    question: Question, options: PlanOptions, *, rows: int | None = None, say: Say | None = None
 ) -> Iterator[Plan]:
     """Yield the plan as it grows: first with the answer, then with the largest batch, then with each advice.
 
-    * rows, price: the rows of an epoch, and the price of a chip for an hour.
-    * search: whether to search for advice if the training does not fit.
-    * largest: whether to search for the largest batch.
-    * exact: whether to compile all layers.
-    * save: a run's directory for the executable, or "".
-    * say: called with a sentence about what is being compiled.
-
-    Raises T5prepError.
+    `rows` is the number of rows of an epoch. `say` is called with a sentence about what is being compiled. Raises
+    T5prepError.
     """
+    exact, save = options.exact, options.save
     answer = questions.ask(question, save=save) if save or exact else extending.estimate(question, say=say)
-    epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits and answer.step_seconds else None
-    grown = Plan(answer, epoch)
+    has_time = answer.fits and answer.step_seconds
+    grown = Plan(answer, report.epoch(answer, rows=rows, price=options.price) if rows and has_time else None)
     yield grown
     ask = questions.ask if exact else extending.extended
-    if largest:
+    if options.largest:
         if say:
             say("Looking for the largest batch, by the memory that the compiler plans for a few.")
         most_rows = batch_search.largest_batch(question, compile_question=ask) if exact else _largest_extended(question)
         grown = dataclasses.replace(grown, largest=most_rows, searched=True)
         yield grown
-    if search and not answer.fits:
+    if not (options.quick or options.embed or answer.fits):
         grown = dataclasses.replace(grown, advised=True)
         for advice in batch_search.advise(question, compile_question=ask):
             grown = dataclasses.replace(grown, advice=(*grown.advice, advice))
@@ -224,17 +211,7 @@ def plan(*, watch: Callable[[Plan], None] | None = None, say: Say | None = None,
     """
     chosen = build(PlanOptions, options, owner="plan")
     question, prepared = _only_question(chosen)
-    grown = stages(
-        question,
-        rows=prepared.records if prepared else None,
-        price=chosen.price,
-        search=not chosen.quick and not chosen.embed,
-        largest=chosen.largest,
-        exact=chosen.exact,
-        save=chosen.save,
-        say=say,
-    )
-    for last in grown:
+    for last in stages(question, chosen, rows=prepared.records if prepared else None, say=say):
         if watch:
             watch(last)
     return last
@@ -268,7 +245,7 @@ def plan_sweep(*, say: Say | None = None, **options: object) -> Iterator[Plan]:
     for question in all_questions:
         if say:
             say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
-        yield next(stages(question, rows=rows, price=chosen.price, exact=chosen.exact))
+        yield next(stages(question, chosen, rows=rows))
 
 
 @accepts(PlanOptions)

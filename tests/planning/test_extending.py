@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from t5prep.options.models import PlanOptions
 from t5prep.planning import extending, interface, questions
 from t5prep.planning.chips import GIB, parse
 from t5prep.planning.compiled import Compiled
@@ -133,7 +134,7 @@ def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_laye
 def test_the_largest_batch_is_found_by_small_models_alone(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(questions, "ask", compiler)
-    *_, last = interface.stages(make_question(), largest=True)
+    *_, last = interface.stages(make_question(), PlanOptions(largest=True, quick=True))
     max_rows = int((15.75 - 0.5) / (15 * 0.05) * 8)
     assert last.largest is not None
     assert max_rows * 15 / 16 - 1 <= last.largest.question.rows <= max_rows
@@ -153,7 +154,7 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
         return Answer(question, Compiled(needed <= question.tpu.chip.hbm_bytes, needed, **figures))
 
     monkeypatch.setattr(questions, "ask", compiler)
-    *_, last = interface.stages(make_question(), largest=True)
+    *_, last = interface.stages(make_question(), PlanOptions(largest=True, quick=True))
     max_rows = int(15.75 / (1 / 16 + 1 / 96))
     assert max_rows * 15 / 16 - 1 <= last.largest.question.rows <= max_rows
     assert last.largest.fits
@@ -162,11 +163,11 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
 def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(questions, "ask", compiler)
-    (only,) = interface.stages(make_question())
+    (only,) = interface.stages(make_question(), PlanOptions(quick=True))
     assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(3, 3), (4, 4)])
     assert not {"largest_batch", "advice"} & only.to_json().keys()
     assert only.to_json()["exact"] is False
-    (exact,) = interface.stages(make_question(), exact=True)
+    (exact,) = interface.stages(make_question(), PlanOptions(exact=True, quick=True))
     assert exact.to_json()["exact"] is True
 
 

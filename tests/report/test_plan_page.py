@@ -82,7 +82,7 @@ def test_it_replaces_no_other_file(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interface, "stages", lambda question, **_: iter([a_plan()]))
+    monkeypatch.setattr(interface, "stages", lambda question, options, **_: iter([a_plan()]))
     arguments = ["plan", "--model", "t5-base", "--html", str(tmp_path / "one.html")]
     result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -99,7 +99,7 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_another_file_in_its_place_is_refused_before_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interface, "stages", lambda question, **_: pytest.fail("it was compiled"))
+    monkeypatch.setattr(interface, "stages", lambda question, options, **_: pytest.fail("it was compiled"))
     (tmp_path / "notes.txt").write_text("mine")
     result = CliRunner().invoke(cli.main, ["plan", "--model", "t5-base", "--html", str(tmp_path / "notes.txt")])
     assert result.exit_code == 1
