@@ -63,17 +63,15 @@ def records(rows: Sequence[Sequence[str]]) -> list[dict[str, str]]:
     return [dict(zip(NAMES, row, strict=True)) for row in rows]
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("size", [64, 1 << 20])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-def test_a_table_without_a_header_has_all_its_rows(
-    tmp_path: Path, seed: int, size: int, delimiter: str, quoting: int
-) -> None:
-    rows, path = table(seed), tmp_path / "rows.csv"
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, delimiter=delimiter, quoting=quoting).writerows(rows)  # type: ignore[arg-type]
-    assert rows_of(path, column_names=NAMES, delimiter=delimiter, size=size) == records(rows)
+def test_a_table_without_a_header_has_all_its_rows(tmp_path: Path, delimiter: str, quoting: int) -> None:
+    for seed in range(6):
+        rows, path = table(seed), tmp_path / "rows.csv"
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, delimiter=delimiter, quoting=quoting).writerows(rows)  # type: ignore[arg-type]
+        for size in (64, 1 << 20):
+            assert rows_of(path, column_names=NAMES, delimiter=delimiter, size=size) == records(rows), (seed, size)
 
 
 def test_what_divides_columns_without_names_is_found(tmp_path: Path) -> None:
@@ -100,32 +98,27 @@ def test_names_that_the_first_line_gives_already_are_refused(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("size", [64, 1 << 20])
 @pytest.mark.parametrize("encoding", ["utf-8", "shift_jis", "utf-16"])
-def test_an_escape_character_is_read_as_python_reads_it(tmp_path: Path, seed: int, size: int, encoding: str) -> None:
-    rows = [
-        [text.replace("é", "ソ") for text in row] for row in table(seed)
-    ]  # whose second byte in Shift JIS is a backslash
-    file = io.StringIO()
-    csv.writer(
-        file, doublequote=False, escapechar="\\", quoting=csv.QUOTE_ALL if seed % 2 else csv.QUOTE_MINIMAL
-    ).writerows([NAMES, *rows])
-    (tmp_path / "rows.csv").write_bytes(file.getvalue().encode(encoding))
-    assert rows_of(tmp_path / "rows.csv", escape="\\", size=size, encoding=encoding) == records(rows)
+def test_an_escape_character_is_read_as_python_reads_it(tmp_path: Path, encoding: str) -> None:
+    for seed in range(8):
+        # The second byte of ソ in Shift JIS is a backslash.
+        rows = [[text.replace("é", "ソ") for text in row] for row in table(seed)]
+        file, quoting = io.StringIO(), csv.QUOTE_ALL if seed % 2 else csv.QUOTE_MINIMAL
+        csv.writer(file, doublequote=False, escapechar="\\", quoting=quoting).writerows([NAMES, *rows])
+        (path := tmp_path / "rows.csv").write_bytes(file.getvalue().encode(encoding))
+        for size in (64, 1 << 20):
+            assert rows_of(path, escape="\\", size=size, encoding=encoding) == records(rows), (seed, size)
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("size", [64, 1 << 20])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-def test_a_tsv_with_quotes_is_read_as_pandas_reads_it(
-    tmp_path: Path, seed: int, size: int, encoding: str, quoting: int
-) -> None:
-    rows, file = table(seed), io.StringIO()
-    csv.writer(file, delimiter="\t", quoting=quoting).writerows([NAMES, *rows])  # type: ignore[arg-type]
-    (tmp_path / "rows.tsv").write_bytes(file.getvalue().encode(encoding))
-    assert rows_of(tmp_path / "rows.tsv", size=size, encoding=encoding) == records(rows)
+def test_a_tsv_with_quotes_is_read_as_pandas_reads_it(tmp_path: Path, encoding: str, quoting: int) -> None:
+    for seed in range(8):
+        rows, file = table(seed), io.StringIO()
+        csv.writer(file, delimiter="\t", quoting=quoting).writerows([NAMES, *rows])  # type: ignore[arg-type]
+        (path := tmp_path / "rows.tsv").write_bytes(file.getvalue().encode(encoding))
+        for size in (64, 1 << 20):
+            assert rows_of(path, size=size, encoding=encoding) == records(rows), (seed, size)
 
 
 @pytest.mark.parametrize("text", ['"Quoted" in part', 'open "quote', '"open', 'a "b" c', '5" disk'])
