@@ -52,7 +52,8 @@ collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
 # The files that take longest, longest first, and then all that compile programs: they are begun before the short ones, so
 # that two processes end at nearly the same time.
 LONGEST = (
-    *("planning/test_compiler", "pipelines/test_task_managers", "training/test_encoders", "test_published_table"),
+    *("training/published/test_real_weights", "planning/test_compiler", "pipelines/test_task_managers"),
+    *("training/test_encoders", "test_published_table"),
     *(
         "training/runtime/test_step_layouts",
         "training/test_training_hosts",

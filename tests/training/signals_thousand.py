@@ -85,8 +85,11 @@ def started(line: list[str], stderr_descriptor: int, *, fresh: bool) -> int:
         return child
     os.dup2(stderr_descriptor, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    import lowered_programs
+
     from t5prep import cli
 
+    lowered_programs.use_those_of_the_tests()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # as the command begins
     cli.main(line)
     raise AssertionError("a command ends with SystemExit")
@@ -150,6 +153,7 @@ def check(folder: Path, count: int = 1000, seed: int = 0) -> tuple[collections.C
         "t5prep.cli.predict_commands",
         "t5prep.training.trainer",
         "t5prep.training.predict.predictions",
+        "lowered_programs",
     ):
         importlib.import_module(module)
     if not (folder / "rows.jsonl").exists():

@@ -275,9 +275,9 @@ def test_a_base_that_changed_is_noticed(lora_result: trainer.Result, base: str, 
 
 
 @pytest.mark.slow
-def test_adapters_that_nobody_else_can_use_are_not_exported_alone(data: str, shape: str, toys: Path) -> None:
+def test_adapters_that_nobody_else_can_use_are_not_exported_alone(data: str, base: str, toys: Path) -> None:
     """Adapters of random weights are only exported merged."""
-    config = toy_runs.config(data, shape, toys / "of_random", lora=2, steps=1)
+    config = toy_runs.config(data, base, toys / "of_random", **{**LORA, "weights": "random"}, steps=1)
     trainer.train(config)
     with raises(UsageError, "weights.private-base"):
         export_hf(config.out, out=str(toys / "alone"))

@@ -23,9 +23,9 @@ KINDS = {
 # What is better than a baseline: no span (0), all labels (0.67 to 0.78), and the mean of all numbers (no correlation).
 BETTER = {"tags": ("f1", 0.9), "labels": ("micro_f1", 0.9), "number": ("pearson", 0.8)}
 LEARNED = {
-    "tags": {"steps": 120, "eval_every": 60},
+    "tags": {"steps": 60, "eval_every": 60},
     "labels": {"steps": 600, "eval_every": 600, "learning_rate": 2e-3},
-    "number": {"steps": 400, "eval_every": 400},
+    "number": {"steps": 200, "eval_every": 200},
 }
 ROW = {"words": "a journeys charming movie .", "text": "a gorgeous movie", "other": "witty witty film"}
 ANSWERS = {"tags": "O B-X I-X O O", "labels": "g", "number": None}

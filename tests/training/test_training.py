@@ -203,7 +203,7 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     from t5prep.training.data import eval_batches, open_datasets
 
     data = toy_runs.sentences(toys / "sentences")
-    long = {"steps": 150, "eval_every": 150, "log_every": 50}
+    long = {"steps": 60, "eval_every": 60, "log_every": 30}
     config = toy_runs.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     result = trainer.train(config)
     export.export_hf(result.run, out=str(tmp_path / "exported"))
