@@ -137,5 +137,5 @@ def test_the_root_of_the_disk_and_a_link_to_itself_are_sentences(source: Path, t
 
 
 def test_lengths_that_no_memory_holds_are_refused(source: Path, tmp_path: Path) -> None:
-    with raises(UsageError, "option.out-of-range", "1,048,576", "100000000", "input-length"):
+    with raises(UsageError, "option.out-of-range", "1048576", "100000000", "input-length"):
         _prepare(source, tmp_path / "out", input_length=100_000_000)
