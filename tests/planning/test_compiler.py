@@ -39,6 +39,7 @@ def product(a, b):
 
 @pytest.mark.parametrize("name", ["v5e", *(pytest.param(name, marks=pytest.mark.slow) for name in ("v3", "v4", "v6e"))])
 def test_a_product_costs_at_least_what_the_chip_can_do(name):
+    """The compiler's cycles at a chip's clock are those of its peak: no other test compares the two."""
     n = 2048
     chip = CHIPS[name]
     program = compile_module(module_of(product, (n, n), (n, n)), chip=chip)
@@ -70,6 +71,7 @@ def test_what_does_not_fit_says_how_much_it_needs():
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", CHIPS.values(), ids=list(CHIPS))
 def test_the_table_holds_the_memory_that_the_compiler_knows(chip, monkeypatch):
+    """Of every chip, from the error of the compiler itself."""
     monkeypatch.setattr(compiled, "_OUT_OF_MEMORY", compiled.re.compile("never"))
     with raises(T5prepError, "device.insufficient-memory", "exceeds available HBM") as raised:
         compile_module(module_of(lambda a: (a @ a) @ a.T, (2**18, 2**18)), chip=chip)

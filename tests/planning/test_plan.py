@@ -265,6 +265,7 @@ def tiny(tmp_path, monkeypatch) -> str:
 
 @real
 def test_the_real_step_is_planned(tiny):
+    """By the command, to the compiler and back from the cache; the searches above ask a chip made of arithmetic."""
     arguments = ["--model", tiny, "--tpu", "v5e", "--batch", "4", "--input-length", "32", "--target-length", "8"]
     result = invoke(*arguments, "--quick", "--json")
     assert result.exit_code == 0, result.output

@@ -28,6 +28,7 @@ def reference(model, target):
 
 @pytest.mark.parametrize("name", JOBS)
 def test_logits_and_gradients_are_those_of_transformers(published, name, tmp_path):
+    """The heads and losses of tags, labels and numbers; test_encoders has those of classes."""
     _, target = JOBS[name]
     reference_arrays, batch = reference(published / name, target)
     config, weights = load_weights(published / name)

@@ -66,6 +66,7 @@ def test_logits_are_those_of_pytorch(model):
 @pytest.mark.extra("torch")
 @pytest.mark.slow
 def test_gradients_are_those_of_pytorch(model, tmp_path):
+    """The backward pass of grouped queries, windows and caps, of every tensor."""
     reference_arrays, batch = reference(model)
     config, weights = load_weights(model)
     loss, gradients = adamw_steps.gradients_of(config, weights, batch)

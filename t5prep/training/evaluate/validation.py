@@ -61,9 +61,8 @@ class Validation:
         ]
 
         self._default_metrics = ["accuracy", shape.objective.best]
-        self._best: tuple[int, Evaluation] | None = (
-            None  # the step of the best weights judged here, and their evaluation
-        )
+        # The step of the best weights that this process has judged, and their evaluation.
+        self._best: tuple[int, Evaluation] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._evaluators)

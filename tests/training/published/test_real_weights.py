@@ -250,6 +250,7 @@ def test_plan_asks_for_the_published_shape_and_the_lengths_of_the_data(trained: 
 @pytest.mark.slow
 @pytest.mark.extra("torch")
 def test_what_is_exported_has_the_same_logits_in_transformers(trained: Trained) -> None:
+    """After training, in both libraries."""
     check_logits(trained.exported, trained.logits["exported"], trained.batches[0])
 
 
