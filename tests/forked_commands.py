@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 TESTS_FOLDER = Path(__file__).parent
 MODULES = (
@@ -30,9 +30,8 @@ class Process:
     """A forked process, with the methods of a `subprocess.Popen` whose output is read afterwards."""
 
     def __init__(self, request: Mapping[str, Any], environment: Mapping[str, str] | None) -> None:
-        # Unnamed files: nothing of them is left, however the process and the test end.
-        self._stdout, self._stderr = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-        outputs = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (self._stdout, self._stderr)]
+        self._stdout, self._stderr = tempfile.NamedTemporaryFile(), tempfile.NamedTemporaryFile()  # noqa: SIM115
+        outputs = [self._stdout.name, self._stderr.name]
         environment = dict(os.environ if environment is None else environment)
         self.pid: int = _ask({**request, "environment": environment, "outputs": outputs, "folder": os.getcwd()})
         self.returncode: int | None = None
@@ -75,7 +74,7 @@ class Process:
             time.sleep(0.01)
 
     @staticmethod
-    def _read(file: BinaryIO) -> bytes:
+    def _read(file: IO[bytes]) -> bytes:
         return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
