@@ -56,7 +56,7 @@ def test_paths_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
 def _planned(monkeypatch: pytest.MonkeyPatch, *, gib: float, fits: bool = True) -> None:
     """Let the compiler answer every question with a step of `gib` GiB."""
 
-    def answer(question: Question, **_: object) -> Iterator[Plan]:
+    def answer(question: Question, *_: object, **__: object) -> Iterator[Plan]:
         yield Plan(Answer(question, Compiled(fits, int(gib * GIB), estimated_cycles=1000)))
 
     monkeypatch.setattr(interface, "stages", answer)
