@@ -113,7 +113,8 @@ def test_span_corruption_hides_what_stands_in_its_targets(tmp_path: Path) -> Non
             else:
                 answers[sentinel].append(token)
         sentinels = [token for token in inputs if token > WORDS.get_piece_size()]
-        if len(inputs) == 2:  # the last row may be a single token: as in T5, it is not hidden, and the targets have a sentinel
+        if len(inputs) == 2:
+            # The last row may have a single token. As in T5, it is not hidden, but its targets begin with a sentinel.
             assert (sentinels, answers) == ([], {first_sentinel: []})
             answers = {}
         assert sentinels == list(answers) == [first_sentinel - n for n in range(len(sentinels))]  # they count down
