@@ -31,7 +31,7 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow
 
 from t5prep.errors import T5prepError
-from t5prep.io import atomic_files
+from t5prep.io import atomic_files, signals
 from t5prep.reading.blocks import Block
 
 # Elements at work or queued for each worker. The second one waits, so that a worker never does.
@@ -213,12 +213,9 @@ def begin_loading(tokenizer: str = "") -> None:
         resource_tracker.ensure_running()  # before blocking SIGINT, because this call unblocks it
         # A terminal sends Ctrl-C to every process. Only this process shall handle it and end the workers, which
         # inherit the blocked signal.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with signals.blocked({signal.SIGINT}):
             multiprocessing.set_forkserver_preload(["pipelines.preloaded"])
             forkserver.ensure_running()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 # Signals of a crash are never blocked: the crashing thread must print its own traceback.
@@ -31,16 +31,24 @@ def stopping() -> list[signal.Signals]:
 
 
 @contextlib.contextmanager
-def kept_from_new_threads() -> Iterator[None]:
+def blocked(numbers: Iterable[int]) -> Iterator[None]:
+    """Block signals in this thread inside `with`. It gets those of that time afterwards."""
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        # After it has blocked, this call runs the handler of a signal that came before. If that raises KeyboardInterrupt, the
+        # call returns no mask, so the mask is read before.
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+
+
+def kept_from_new_threads() -> contextlib.AbstractContextManager[None]:
     """Block signals in all threads that are started inside `with`, by libraries too. The main thread gets them afterwards.
 
     A new thread inherits the signal mask of the thread that starts it.
     """
-    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _OF_CRASHES)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
+    return blocked(signal.valid_signals() - _OF_CRASHES)
 
 
 @contextlib.contextmanager
@@ -67,14 +75,16 @@ def end_at_once(message: str) -> Iterator[None]:
                 os._exit(1)
         os.close(listening)
 
-    with kept_from_new_threads():
-        threading.Thread(target=listen, name="end at once", daemon=True).start()
-    previous_pipe = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
+    previous_pipe: int | None = None
     try:
+        with kept_from_new_threads():
+            threading.Thread(target=listen, name="end at once", daemon=True).start()
+            previous_pipe = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
         yield
     finally:
         end_event.set()
-        signal.set_wakeup_fd(previous_pipe)
+        if previous_pipe is not None:
+            signal.set_wakeup_fd(previous_pipe)
         os.close(pipe)  # this ends the thread: its read returns b""
 
 

@@ -186,24 +186,26 @@ class Signals:
         if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
             listening, self._pipe = os.pipe()
             os.set_blocking(self._pipe, False)
+            # A signal that arrives meanwhile is the loop's: no earlier handler raises KeyboardInterrupt in the middle of this.
             with signals.kept_from_new_threads():
                 threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
-            self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-            for number in signals.stopping():
-                self._previous_handlers[number] = signal.signal(number, self._remember)
-            # A signal may have come before this point and its KeyboardInterrupt may have been swallowed, in a destructor
-            # for example. It counts as the first signal.
-            if earlier := signals.received():
-                self.received, self._signal_count = earlier, self._signal_count + 1
-            signals.forget()
+                self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
+                for number in signals.stopping():
+                    self._previous_handlers[number] = signal.signal(number, self._remember)
+                # A signal may have come before this point and its KeyboardInterrupt may have been swallowed, in a
+                # destructor for example. It counts as the first signal.
+                if earlier := signals.received():
+                    self.received, self._signal_count = earlier, self._signal_count + 1
+                signals.forget()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous_handlers.items():
-            signal.signal(number, handler)
         if self._previous_handlers:
-            signal.set_wakeup_fd(self._pipe_before)
-            os.close(self._pipe)  # the thread ends
+            with signals.kept_from_new_threads():  # a signal that arrives meanwhile gets the handler from before
+                for number, handler in self._previous_handlers.items():
+                    signal.signal(number, handler)
+                signal.set_wakeup_fd(self._pipe_before)
+                os.close(self._pipe)  # the thread ends
 
     def stop(self, step: int) -> bool:
         """Return whether the run ends after this step."""
