@@ -15,7 +15,15 @@ from raised import raises
 
 from t5prep.errors import UsageError
 from t5prep.planning.model_shapes import MODELS, shape_of
-from t5prep.training.model.architecture import EncoderConfig, filling_masks, read_config
+from t5prep.tokens import encoder_tokenizer
+from t5prep.training.model.architecture import (
+    CLASS_NAMES,
+    TYPES,
+    EncoderConfig,
+    _class_of,
+    filling_masks,
+    read_config,
+)
 from t5prep.training.model.weight_layout import weight_layouts
 
 T5: dict[str, Any] = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True}
@@ -201,3 +209,8 @@ def test_modernbert_has_the_bytes_of_its_file():
 def test_codet5_plus_2b_is_a_sentence():
     with raises(UsageError, "model.unknown-type", "codet5p", "t5"):
         read_config(json.dumps({"model_type": "codet5p"}).encode(), location="config.json")
+
+
+def test_each_encoder_is_in_every_list_of_types() -> None:
+    encoders = {kind for kind in TYPES if issubclass(_class_of(kind), EncoderConfig)}
+    assert encoders == set(CLASS_NAMES) == set(encoder_tokenizer.MODEL_TYPES)

@@ -43,7 +43,9 @@ class WeightLayout:
     @property
     def decays(self) -> bool:
         """Check whether weight decay applies, as it does to all weights except norms and biases."""
-        return self.stddev is not None and not any(part in self.tensors[0] for part in ("bias", "norm"))
+        # The last two names, as in "LayerNorm.weight". Those before may say "norm" of the whole model.
+        name = ".".join(self.tensors[0].split(".")[-2:])
+        return self.stddev is not None and not any(part in name for part in ("bias", "norm"))
 
 
 # The initial standard deviation of an encoder's matrices and embeddings (Devlin et al. 2019; transformers, initializer_range).

@@ -96,7 +96,9 @@ def test_adamw_follows_the_reference(weight_decay):
 
 def test_norms_and_biases_do_not_decay():
     bias = WeightLayout((32, 4), 0, 1.0, ("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",))
-    assert [item.decays for item in (layout((3, 4)), layout((3, 4), 1, None), bias)] == [True, False, False]
+    matrix = WeightLayout((4, 4), 0, 0.02, ("roberta_prelayernorm.encoder.layer.0.output.dense.weight",))
+    layouts = (layout((3, 4)), layout((3, 4), 1, None), bias, matrix)
+    assert [item.decays for item in layouts] == [True, False, False, True]
     optimizer, zeros = AdamW(weight_decay=0.5), np.zeros((1, 32, 4), np.float32)
     np.testing.assert_array_equal(run(optimizer, zeros[0] + 1, zeros, np.ones(1, np.float32), bias), zeros[0] + 1)
     assert run(optimizer, zeros[0] + 1, zeros, np.ones(1, np.float32), layout((32, 4))).max() == 0.5
