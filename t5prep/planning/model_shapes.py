@@ -19,6 +19,7 @@ from t5prep.training.model.deberta import DebertaConfig
 from t5prep.training.model.eurobert import EuroBertConfig
 from t5prep.training.model.modernbert import ModernBertConfig
 from t5prep.training.model.t5gemma import T5GemmaConfig
+from t5prep.training.settings.train_config import TINY_MODEL
 
 # d_model, d_ff, layers, heads
 _BASE, _LARGE = (768, 3072, 12, 12), (1024, 4096, 24, 16)
@@ -204,7 +205,7 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
     name = re.sub("-(ul2|prefixlm)(-it)?$", "", model.rsplit("/", 1)[-1].lower())  # a T5Gemma's kind of training
     if name in MODELS:
         return MODELS[name]
-    if name == "tiny":
+    if name == TINY_MODEL:
         from t5prep.training.run.run import TINY, TINY_ENCODER
 
         return TINY_ENCODER if classes else TINY

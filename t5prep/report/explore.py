@@ -23,6 +23,7 @@ from t5prep.dataset import record_table, tfrecord, verify
 from t5prep.dataset.prepared import Dataset
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, paths, store, web_server
+from t5prep.json_values import whole_number
 from t5prep.options.models import SourceOptions
 from t5prep.preparation.row_trace import RowTracer
 from t5prep.report import pages, tokens
@@ -31,6 +32,7 @@ from t5prep.report.why import format_trace
 
 ANSWERS = "eval.json"  # the file in a run that `t5prep eval --predictions RUN/eval.json` writes
 ROWS = 50  # rows of a page
+_LARGEST_NUMBER = 10**11  # no page and no row has it; an address with a larger one is read as if it had none
 _CHUNK = 16  # batches that are combined to one in the cached file
 _WAYS = 32  # queries whose row numbers are cached in memory
 # Columns by which a page can be sorted, if the table has them, with their names on the page.
@@ -70,8 +72,9 @@ class RowQuery:
         for field in dataclasses.fields(cls):
             text = address.get(field.name, "")
             if field.type in (int, "int"):
-                if text.isascii() and text.isdigit() and len(text) < 12:  # a larger number is no page or row
-                    fields[field.name] = int(text)
+                number = whole_number(text)
+                if number is not None and number < _LARGEST_NUMBER:
+                    fields[field.name] = number
             elif text:
                 fields[field.name] = text
         if fields.get("sort", "").removeprefix("-") not in SORTS:
@@ -289,13 +292,13 @@ class _Handler(web_server.Handler):
         explorer = self.server.explorer
         try:
             query = RowQuery.read(address)
-            number = address.get("number", "")
+            number = whole_number(address.get("number", ""))
             if query.view not in explorer.counts or path not in ("/", "/row"):
                 self.send(HTTPStatus.NOT_FOUND, b"There is / and /row.", kind="text/plain")
             elif path == "/":
                 self._send_page(self._table(query))
-            elif number.isascii() and number.isdigit() and int(number[:12]) < explorer.counts[query.view]:
-                self._send_page(self._row(query, int(number[:12]), id=address.get("id", "")))
+            elif number is not None and number < explorer.counts[query.view]:
+                self._send_page(self._row(query, number, id=address.get("id", "")))
             else:
                 self.send(HTTPStatus.NOT_FOUND, b"There is no such row.", kind="text/plain")
         except T5prepError as error:

@@ -4,10 +4,7 @@ from collections.abc import Sequence
 
 from t5prep.dataset.prepared import Dataset, DatasetSplit
 from t5prep.errors import DatasetError, UsageError
-from t5prep.training.settings.train_config import TrainConfig
-
-# The model of random weights that the recipe `tiny` names. It has no tokenizer.
-TINY = "tiny"
+from t5prep.training.settings.train_config import TINY_MODEL, TrainConfig
 
 
 def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) -> DatasetSplit:
@@ -43,7 +40,7 @@ def open_split(dataset: Dataset, split: str, *, tokenizer: str | None = None) ->
 
 def open_training_splits(config: TrainConfig) -> list[DatasetSplit]:
     """Open the training split of each dataset of a run, see `open_splits`. The model that the user named may have its tokenizer."""
-    model = "" if config.model == TINY else config.model
+    model = "" if config.model == TINY_MODEL else config.model
     return open_splits(config.data, config.split, tokenizer_name=config.tokenizer, model=model)
 
 

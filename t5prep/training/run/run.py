@@ -50,7 +50,7 @@ from t5prep.training.run.adapters import Adapter
 from t5prep.training.run.checkpoints import State, write_text
 from t5prep.training.runtime import hosts
 from t5prep.training.settings import train_config
-from t5prep.training.settings.train_config import TrainConfig
+from t5prep.training.settings.train_config import TINY_MODEL, TrainConfig
 
 _MANIFEST = re.compile(r"manifest-\d+\.json")
 # The settings for inputs of a model without a manifest.
@@ -285,12 +285,12 @@ def start_from(
     """
     if config.weights == "random":
         tiny = TINY if target.is_text else TINY_ENCODER
-        shape: Config = tiny if config.model == "tiny" else load_config(config.model)
+        shape: Config = tiny if config.model == TINY_MODEL else load_config(config.model)
         _check_target(config, shape, target)
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
         shape = with_target(shape, target)
         return shape, {**random_weights(shape, seed=config.seed)}, None
-    if config.model == "tiny":
+    if config.model == TINY_MODEL:
         raise UsageError(
             'The model "tiny" has no pretrained weights. Train it from random weights: --set weights=random',
             code="weights.unpublished",

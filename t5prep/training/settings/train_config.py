@@ -28,6 +28,8 @@ from t5prep.training.step.schedules import NAMES as SCHEDULES
 # (input length, target length) of the rows of a bucket, in tokens.
 Lengths = tuple[int, int]
 _OnlyWith = Mapping[str, tuple[JSON, ...]]
+# The name of the small models with random weights and without a tokenizer (`training.run.run`), which the recipe `tiny` trains.
+TINY_MODEL = "tiny"
 # A note to the names that other trainers have for `batch`.
 _ALL_DEVICES = "batch counts the rows of a step over all devices and all parts of an accumulation"
 
